@@ -1,0 +1,160 @@
+"""The tensors of GPT-2, once: name -> shape, in the order of llm.c's files.
+
+    B         sequences in a micro-batch
+    T, maxT   tokens in a sequence; its largest
+    C         channels
+    L         layers
+    NH, HS    heads; channels of a head, C // NH
+    V, Vp     vocabulary; rounded up to a multiple of 128
+    OC        output channels of a matmul
+    N         elements of a flat view
+
+A tensor with axis L holds all layers together. All tensors of a table lie in one block of memory,
+one behind the other, so that a checkpoint is one read and an optimizer step is one pass.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+# fmt: off
+PARAMS: dict[str, tuple[str, ...]] = {
+    "wte":      ("Vp", "C"),        # token embedding, and the classifier's weight (tied)
+    "wpe":      ("maxT", "C"),      # position embedding
+    "ln1w":     ("L", "C"),
+    "ln1b":     ("L", "C"),
+    "qkvw":     ("L", "3C", "C"),
+    "qkvb":     ("L", "3C"),
+    "attprojw": ("L", "C", "C"),
+    "attprojb": ("L", "C"),
+    "ln2w":     ("L", "C"),
+    "ln2b":     ("L", "C"),
+    "fcw":      ("L", "4C", "C"),
+    "fcb":      ("L", "4C"),
+    "fcprojw":  ("L", "C", "4C"),
+    "fcprojb":  ("L", "C"),
+    "lnfw":     ("C",),
+    "lnfb":     ("C",),
+}
+
+DECAYED = ("wte", "wpe", "qkvw", "attprojw", "fcw", "fcprojw")  # 2-D in a layer; same as llm.c
+
+# what a training step keeps: no (T, T) attention, no logits
+ACTS: dict[str, tuple[str, ...]] = {
+    "encoded":   ("B", "T", "C"),
+    "ln1":       ("L", "B", "T", "C"),
+    "ln1_mean":  ("L", "B", "T"),
+    "ln1_rstd":  ("L", "B", "T"),
+    "qkv":       ("L", "B", "T", "3C"),
+    "atty":      ("L", "B", "T", "C"),
+    "lse":       ("L", "B", "NH", "T"),   # log-sum-exp of each row of the attention scores
+    "residual2": ("L", "B", "T", "C"),
+    "ln2":       ("L", "B", "T", "C"),
+    "ln2_mean":  ("L", "B", "T"),
+    "ln2_rstd":  ("L", "B", "T"),
+    "fch":       ("L", "B", "T", "4C"),
+    "fch_gelu":  ("L", "B", "T", "4C"),
+    "residual3": ("L", "B", "T", "C"),
+    "lnf":       ("B", "T", "C"),
+    "lnf_mean":  ("B", "T"),
+    "lnf_rstd":  ("B", "T"),
+    "losses":    ("B", "T"),
+    "proj":      ("B", "T", "C"),         # attproj, then fcproj: lives until the residual is added
+}
+
+# what the C program keeps, in its order: for `num_activations`, for teaching and for checking
+SEED_ACTS: dict[str, tuple[str, ...]] = {
+    "encoded":   ("B", "T", "C"),
+    "ln1":       ("L", "B", "T", "C"),
+    "ln1_mean":  ("L", "B", "T"),
+    "ln1_rstd":  ("L", "B", "T"),
+    "qkv":       ("L", "B", "T", "3C"),
+    "atty":      ("L", "B", "T", "C"),
+    "preatt":    ("L", "B", "NH", "T", "T"),
+    "att":       ("L", "B", "NH", "T", "T"),
+    "attproj":   ("L", "B", "T", "C"),
+    "residual2": ("L", "B", "T", "C"),
+    "ln2":       ("L", "B", "T", "C"),
+    "ln2_mean":  ("L", "B", "T"),
+    "ln2_rstd":  ("L", "B", "T"),
+    "fch":       ("L", "B", "T", "4C"),
+    "fch_gelu":  ("L", "B", "T", "4C"),
+    "fcproj":    ("L", "B", "T", "C"),
+    "residual3": ("L", "B", "T", "C"),
+    "lnf":       ("B", "T", "C"),
+    "lnf_mean":  ("B", "T"),
+    "lnf_rstd":  ("B", "T"),
+    "logits":    ("B", "T", "Vp"),
+    "probs":     ("B", "T", "Vp"),
+    "losses":    ("B", "T"),
+}
+# fmt: on
+
+
+def axis_size(axis: str, dims: Mapping[str, int]) -> int:
+    """Give the size of one axis: `C`, or a multiple such as `3C`."""
+    letters = axis.lstrip("0123456789")
+    factor = axis[: len(axis) - len(letters)]
+    return int(factor or 1) * dims[letters]
+
+
+def table_shapes(
+    table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Give the shape of every tensor of a table."""
+    return {name: tuple(axis_size(a, dims) for a in axes) for name, axes in table.items()}
+
+
+def table_size(table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]) -> int:
+    """Count the elements of all tensors of a table."""
+    return sum(math.prod(shape) for shape in table_shapes(table, dims).values())
+
+
+class Tensors:
+    """The tensors of a table as views of one block of a backend's memory.
+
+    >>> grads = Tensors(cpu, PARAMS, config.dims)
+    >>> grads.wte.shape, grads.layer(0).qkvw.shape
+    ((50304, 768), (2304, 768))
+    """
+
+    def __init__(
+        self,
+        backend: ModuleType | Any,
+        table: Mapping[str, tuple[str, ...]],
+        dims: Mapping[str, int],
+        dtype: str = "float32",
+        memory: Any = None,
+    ) -> None:
+        """Allocate the block, or take `memory`, one axis of exactly the table's size."""
+        self.shapes = table_shapes(table, dims)
+        self.offsets: dict[str, int] = {}
+        end = 0
+        for name, shape in self.shapes.items():
+            self.offsets[name] = end
+            end += math.prod(shape)
+        self.memory = backend.alloc((end,), dtype) if memory is None else memory
+        self._layers: list[SimpleNamespace] = []
+        num_layers = dims["L"]
+        for l in range(num_layers):
+            views = {}
+            for name, axes in table.items():
+                if axes[0] == "L":
+                    shape = self.shapes[name][1:]
+                    start = self.offsets[name] + l * math.prod(shape)
+                    views[name] = backend.view(self.memory, start, shape)
+            self._layers.append(SimpleNamespace(**views))
+        for name, shape in self.shapes.items():
+            setattr(self, name, backend.view(self.memory, self.offsets[name], shape))
+
+    def layer(self, l: int) -> SimpleNamespace:
+        """Give the views of layer `l`, by name, without the axis L."""
+        return self._layers[l]
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Go through names and views in the table's order."""
+        return ((name, getattr(self, name)) for name in self.shapes)
+
+    def __getattr__(self, name: str) -> Any:  # for mypy: the views are set in __init__
+        raise AttributeError(f"no tensor is named {name!r}")
