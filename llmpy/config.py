@@ -50,7 +50,7 @@ class GPT2Config:
         }
 
 
-# name -> L, NH, C; same as llm.c train_gpt2.cu, gpt2_set_hyperparameters and gpt3_set_hyperparameters
+# name -> L, NH, C; same as llm.c, train_gpt2.cu
 # fmt: off
 GPT2_DEPTHS = {
     6: (6, 6, 384),      12: (12, 12, 768),   24: (24, 16, 1024),  36: (36, 20, 1280),
