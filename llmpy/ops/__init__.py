@@ -1,0 +1,68 @@
+"""The ops: their maths, their contracts, and a reference in NumPy, forward and backward.
+
+This is also the backend "numpy". It computes in the dtype of its arrays: float64 to check
+derivatives, float32 to compare with.
+"""
+
+import numpy as np
+
+from .adamw import adamw
+from .attention import attention_backward, attention_forward, attention_scores
+from .classifier import classifier_forward, classifier_forward_backward, logits_forward
+from .crossentropy import crossentropy_forward, crossentropy_softmax_backward
+from .encoder import encoder_backward, encoder_forward
+from .gelu import gelu_backward, gelu_forward
+from .global_norm import global_norm
+from .layernorm import layernorm_backward, layernorm_forward, residual_layernorm_forward
+from .matmul import (
+    matmul_backward,
+    matmul_forward,
+    matmul_gelu_backward,
+    matmul_gelu_forward,
+)
+from .memory import alloc, download, sync, upload, view, zero
+from .residual import residual_backward, residual_forward
+from .softmax import softmax_forward
+
+name = "numpy"
+
+
+def describe() -> str:
+    """Say in one line what computes."""
+    return f"the NumPy reference, NumPy {np.__version__}"
+
+
+__all__ = [
+    "adamw",
+    "alloc",
+    "attention_backward",
+    "attention_forward",
+    "attention_scores",
+    "classifier_forward",
+    "classifier_forward_backward",
+    "crossentropy_forward",
+    "crossentropy_softmax_backward",
+    "describe",
+    "download",
+    "encoder_backward",
+    "encoder_forward",
+    "gelu_backward",
+    "gelu_forward",
+    "global_norm",
+    "layernorm_backward",
+    "layernorm_forward",
+    "logits_forward",
+    "matmul_backward",
+    "matmul_forward",
+    "matmul_gelu_backward",
+    "matmul_gelu_forward",
+    "name",
+    "residual_backward",
+    "residual_forward",
+    "residual_layernorm_forward",
+    "softmax_forward",
+    "sync",
+    "upload",
+    "view",
+    "zero",
+]

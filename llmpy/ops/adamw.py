@@ -1,0 +1,41 @@
+"""AdamW: step along the mean of the gradients, in units of their root mean square.
+
+    g = grad_scale * grads
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g^2
+    m_hat = m / (1 - beta1^step)      the means start at 0: this takes the bias out
+    v_hat = v / (1 - beta2^step)
+    params -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * params)
+
+The decay is decoupled from the gradient (the W), uses the parameter before the step, and applies to
+the ranges in `decay` only.
+
+Sources: Loshchilov and Hutter 2017, https://arxiv.org/abs/1711.05101; llm.c, train_gpt2.c.
+"""
+
+import numpy as np
+
+from .contract import op
+
+
+@op
+def adamw(params, grads, m, v, *, lr, beta1, beta2, eps, weight_decay, decay, step, grad_scale):
+    """Update all parameters, in place.
+
+    `decay` is a tuple of ranges (start, stop) of elements that decay, or None for all. `step`
+    counts from 1.
+
+    params  f (N)  updates
+    grads   f (N)  reads
+    m       f (N)  updates  mean of the gradients
+    v       f (N)  updates  mean of their squares
+    """
+    g = grads * grad_scale
+    m[:] = beta1 * m + (1 - beta1) * g
+    v[:] = beta2 * v + (1 - beta2) * g * g
+    m_hat = m / (1 - beta1**step)
+    v_hat = v / (1 - beta2**step)
+    update = m_hat / (np.sqrt(v_hat) + eps)
+    for start, stop in ((0, len(params)),) if decay is None else decay:
+        update[start:stop] += weight_decay * params[start:stop]
+    params -= lr * update

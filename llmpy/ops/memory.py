@@ -1,0 +1,36 @@
+"""The memory of a backend whose arrays are NumPy's."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
+    """Allocate an array of zeros."""
+    return np.zeros(tuple(shape), dtype)
+
+
+def view(array: Any, offset: int, shape: Sequence[int]) -> Any:
+    """Give `shape` elements of a flat array, from element `offset` on, sharing its memory."""
+    return array[offset : offset + math.prod(shape)].reshape(shape)
+
+
+def upload(dst: Any, array: Any) -> None:
+    """Copy a NumPy array into an array of the backend, of the same shape."""
+    dst[...] = array
+
+
+def download(array: Any) -> Any:
+    """Give the values as a NumPy array, which here is the array itself."""
+    return array
+
+
+def zero(array: Any) -> None:
+    """Set every element to 0."""
+    array.fill(0)
+
+
+def sync() -> None:
+    """Wait until all calls are done; here they are when they return."""
