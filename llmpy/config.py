@@ -1,10 +1,15 @@
-"""The sizes of a model, and the names under which llm.c knows some of them.
+"""The sizes of a model, and the settings of each command: one frozen dataclass per concern.
 
 Descriptors (llm.c, train_gpt2.cu): `dN` or `gpt2:dN` for GPT-2 with N layers, `gpt3:cN` for GPT-3
 with N channels; and `baby`, the small character model of `llmpy train`.
+
+The command line is made from the settings: field `val_every` is flag `--val-every`, with the
+field's default, llm.c's short flag and help text. So messages name fields by their flags.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+from typing import Any
 
 from .errors import ConfigError
 
@@ -90,3 +95,250 @@ def descriptor_config(name: str, vocab_size: int | None = None) -> GPT2Config:
             )
     known = ["baby", *(f"d{d}" for d in GPT2_DEPTHS), *(f"gpt3:c{c}" for c in GPT3_CHANNELS)]
     raise ConfigError(f"descriptor is {name!r}, expected one of {', '.join(known)}")
+
+
+SCHEDULES = ("cosine", "linear", "constant", "wsd")
+
+
+def setting(
+    default: Any, short: str | None, text: str, *, choices: tuple[str, ...] | None = None
+) -> Any:
+    """Make a field that is also a flag.
+
+    short    llm.c's flag for it, None where it has none
+    text     the help, with the unit
+    choices  the only values there are
+    """
+    return field(default=default, metadata={"short": short, "text": text, "choices": choices})
+
+
+def _at_least(flag: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(f"{flag} is {value}, expected at least {least}")
+
+
+def _within(flag: str, value: float, low: float, high: float, want: str) -> None:
+    """Refuse a value outside low <= value < high, and NaN."""
+    if not low <= value < high:
+        raise ConfigError(f"{flag} is {value:g}, expected {want}")
+
+
+def _one_of(flag: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{flag} is {value}, expected one of {', '.join(choices)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Settings of a training loop. The defaults are llm.c's (train_gpt2.cu)."""
+
+    # tokens of a step
+    batch_size: int = setting(4, "-b", "sequences in a micro-batch (B)")
+    seq_len: int = setting(1024, "-t", "tokens in a sequence (T)")
+    total_batch_size: int | None = setting(
+        None, "-d", "tokens of one step, a multiple of B*T; default B*T"
+    )
+    steps: int | None = setting(None, "-x", "optimizer steps; default one pass over the data")
+
+    # optimizer
+    lr: float = setting(3e-4, "-l", "largest learning rate")
+    schedule: str = setting("cosine", "-k", "how the learning rate falls", choices=SCHEDULES)
+    warmup: int = setting(0, "-u", "steps in which the learning rate rises")
+    final_lr_frac: float = setting(1.0, "-q", "last learning rate as a fraction of the largest")
+    weight_decay: float = setting(0.0, "-c", "AdamW's decay, on 2-D tensors only")
+    beta1: float = setting(0.9, None, "AdamW's decay of the first moment")
+    beta2: float = setting(0.95, None, "AdamW's decay of the second moment")
+    grad_clip: float = setting(1.0, None, "largest norm of all gradients; 0 or less: no clipping")
+
+    # what happens between steps
+    val_every: int = setting(20, "-v", "steps between validations, and one at the end; 0: none")
+    val_batches: int = setting(20, "-m", "batches of a validation; -1: all of the data")
+    sample_every: int = setting(20, "-s", "steps between samples, and one at the end; 0: none")
+    sample_tokens: int = setting(64, "-g", "tokens of a sample")
+    checkpoint_every: int = setting(
+        0, "-n", "steps between checkpoints in --out; 0: only at the end"
+    )
+    overfit: bool = setting(False, "-a", "train on one batch of the validation data")
+    seed: int = setting(42, None, "of initial weights, shuffling and sampling")
+
+    def __post_init__(self) -> None:
+        _at_least("--batch-size", self.batch_size, 1)
+        _at_least("--seq-len", self.seq_len, 1)
+        _at_least("--steps", self.steps, 0)
+        _within("--lr", self.lr, 0, math.inf, "a number of at least 0")
+        _one_of("--schedule", self.schedule, SCHEDULES)
+        _at_least("--warmup", self.warmup, 0)
+        _within("--final-lr-frac", self.final_lr_frac, 0, math.inf, "a number of at least 0")
+        _within("--weight-decay", self.weight_decay, 0, math.inf, "a number of at least 0")
+        _within("--beta1", self.beta1, 0, 1, "at least 0 and below 1")
+        _within("--beta2", self.beta2, 0, 1, "at least 0 and below 1")
+        _within("--grad-clip", self.grad_clip, -math.inf, math.inf, "a number")
+        _at_least("--val-every", self.val_every, 0)
+        if self.val_batches != -1 and self.val_batches < 1:
+            raise ConfigError(
+                f"--val-batches is {self.val_batches}, expected at least 1, or -1 for all"
+            )
+        _at_least("--sample-every", self.sample_every, 0)
+        _at_least("--sample-tokens", self.sample_tokens, 1)
+        _at_least("--checkpoint-every", self.checkpoint_every, 0)
+        _at_least("--seed", self.seed, 0)
+        self._check_total_batch_size()
+
+    def _check_total_batch_size(self) -> None:
+        total, micro = self.total_batch_size, self.batch_size * self.seq_len
+        if total is not None and (total < 1 or total % micro):
+            nearest = max(1, (total + micro // 2) // micro) * micro
+            raise ConfigError(
+                f"--total-batch-size is {total} tokens, expected a multiple of"
+                f" B*T = {self.batch_size}*{self.seq_len} = {micro}. The nearest is {nearest}."
+            )
+
+    @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches in one step."""
+        return (self.total_batch_size or self.tokens_per_micro_batch) // self.tokens_per_micro_batch
+
+    @property
+    def tokens_per_micro_batch(self) -> int:
+        """B * T."""
+        return self.batch_size * self.seq_len
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of all micro-batches of one step."""
+        return self.accumulation_steps * self.tokens_per_micro_batch
+
+
+# fmt: off
+BABY = TrainConfig(  # nanoGPT's small recipe, config/train_shakespeare_char.py, for a CPU
+    batch_size=12, seq_len=64, steps=2000,
+    lr=1e-3, schedule="cosine", warmup=100, final_lr_frac=0.1,
+    weight_decay=0.1, beta1=0.9, beta2=0.99, grad_clip=1.0,
+    val_every=250, val_batches=20, sample_every=1000, sample_tokens=200,
+)
+SEED_RECIPE = TrainConfig(  # llm.c's train_gpt2.c; it decays nothing and clips nothing
+    batch_size=4, seq_len=64, steps=41,
+    lr=1e-4, schedule="constant",
+    weight_decay=0.0, beta1=0.9, beta2=0.999, grad_clip=0.0,
+    val_every=10, val_batches=5, sample_every=20, sample_tokens=64,
+)
+# fmt: on
+
+RECIPES = ("train_gpt2.c",)
+ORDERS = ("seed", "llm.c")
+BACKENDS = ("auto", "cpu", "webgpu", "numpy")
+DTYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a training run reads and writes."""
+
+    init: str | None = setting(
+        None, "-e", "start: baby, d6, d12, ..., gpt3:c384, ..., or a model FILE.bin"
+    )
+    train_data: str | None = setting(None, "-i", "pattern of the token files to train on")
+    val_data: str | None = setting(None, "-j", "pattern of the token files to validate on")
+    tokenizer: str | None = setting(None, None, "tokenizer file, for samples")
+    out: str | None = setting(None, "-o", "folder for checkpoints, log, tokenizer and loss curve")
+    no_shuffle: bool = setting(False, None, "go through the training data in order")
+    recipe: str | None = setting(
+        None, None, "do what llm.c's C program does, line by line", choices=RECIPES
+    )
+    order: str = setting(
+        "seed", None, "walk of --recipe: of April 2024, or of llm.c today", choices=ORDERS
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceConfig:
+    """What a command computes with."""
+
+    backend: str = setting("auto", None, "what computes", choices=BACKENDS)
+    dtype: str = setting("float32", None, "type of the operands of matmuls", choices=DTYPES)
+    threads: int | None = setting(None, None, "threads of the cpu backend; default all it may use")
+
+    def __post_init__(self) -> None:
+        _one_of("--backend", self.backend, BACKENDS)
+        _one_of("--dtype", self.dtype, DTYPES)
+        _at_least("--threads", self.threads, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How a token is drawn from the logits."""
+
+    temperature: float = setting(1.0, None, "divides the logits; 0: always the likeliest token")
+    top_k: int | None = setting(None, None, "draw among the k likeliest tokens")
+    top_p: float | None = setting(
+        None, None, "draw among the likeliest tokens of this probability together"
+    )
+    seed: int = setting(42, None, "of the draws")
+
+    def __post_init__(self) -> None:
+        _within("--temperature", self.temperature, 0, math.inf, "a number of at least 0")
+        _at_least("--top-k", self.top_k, 1)
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ConfigError(f"--top-p is {self.top_p:g}, expected above 0 and at most 1")
+        _at_least("--seed", self.seed, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig:
+    """What to continue, and how far."""
+
+    prompt: str | None = setting(None, None, "text to continue; default none")
+    prompt_file: str | None = setting(
+        None, None, "file with the text to continue, UTF-8; - is stdin"
+    )
+    n: int = setting(256, "-n", "tokens to generate")
+    num_samples: int = setting(1, None, "continuations of the prompt")
+    no_cache: bool = setting(False, None, "run the whole model for every token (now always so)")
+    tokenizer: str | None = setting(
+        None, None, "default tokenizer.bin beside the model, else GPT-2's"
+    )
+
+    def __post_init__(self) -> None:
+        _at_least("-n", self.n, 0)
+        _at_least("--num-samples", self.num_samples, 1)
+        if self.prompt is not None and self.prompt_file is not None:
+            raise ConfigError("--prompt and --prompt-file are both given, expected one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """What a model is checked against."""
+
+    steps: int = setting(10, None, "AdamW steps")
+    losses: str | None = setting(None, None, "file of expected losses, one number a line")
+    tolerance: float | None = setting(
+        None, None, "largest absolute difference allowed; default llm.c's"
+    )
+
+    def __post_init__(self) -> None:
+        _at_least("--steps", self.steps, 0)
+        if self.tolerance is not None:
+            _within("--tolerance", self.tolerance, 0, math.inf, "a number of at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpConfig:
+    """What to compute, and where to put it."""
+
+    tokens: str | None = setting(None, None, "token file; the batch is its first B*T+1 tokens")
+    batch_size: int = setting(4, None, "sequences (B)")
+    seq_len: int = setting(64, None, "tokens in a sequence (T)")
+    state: str | None = setting(None, None, "debug state to write, version 2")
+    npz: str | None = setting(None, None, "file for every intermediate and gradient by name")
+
+    def __post_init__(self) -> None:
+        _at_least("--batch-size", self.batch_size, 1)
+        _at_least("--seq-len", self.seq_len, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchConfig:
+    """What to time."""
+
+    workload: str | None = setting(None, None, "name of one workload; default all")
+    json: str | None = setting(None, None, "file for the results")
