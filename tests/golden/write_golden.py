@@ -5,7 +5,7 @@
 A GPT-2 of odd sizes in plain PyTorch, computed in float64 from float32 weights:
 
     model_v3.bin, model_v1.bin    the weights, wte padded to 128 rows and not padded
-    state_v2.bin, state_v1.bin    a batch, its logits, loss and gradients, dwte padded and not padded
+    state_v2.bin, state_v1.bin    a batch, its logits, loss and gradients, dwte padded and not
     losses.txt                    losses of ten AdamW steps on that batch as llm.c's test_gpt2 takes
                                   them: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.01 on ALL
                                   tensors, no clipping
@@ -22,10 +22,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy, gelu
 
 HERE = Path(__file__).parent
-L, NH, C, V, Vp, maxT = 2, 3, 24, 61, 128, 19
+L, NH, C, V, Vp, max_seq_len = 2, 3, 24, 61, 128, 19
 B, T = 3, 13
 SEED = 1234
 
@@ -48,14 +48,14 @@ class Block(nn.Module):
         future = torch.ones(time, time, dtype=torch.bool).triu(1)
         att = scores.masked_fill(future, float("-inf")).softmax(-1)
         x = x + self.attn_proj((att @ v).transpose(1, 2).reshape(batch, time, C))
-        return x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+        return x + self.mlp_proj(gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
 class GPT(nn.Module):
     def __init__(self):
         super().__init__()
         self.wte = nn.Embedding(V, C)
-        self.wpe = nn.Embedding(maxT, C)
+        self.wpe = nn.Embedding(max_seq_len, C)
         self.h = nn.ModuleList(Block() for _ in range(L))
         self.ln_f = nn.LayerNorm(C)
 
@@ -64,7 +64,7 @@ class GPT(nn.Module):
         for block in self.h:
             x = block(x)
         logits = self.ln_f(x) @ self.wte.weight.T  # the head is tied
-        return logits, F.cross_entropy(logits.view(-1, V), targets.view(-1))
+        return logits, cross_entropy(logits.view(-1, V), targets.view(-1))
 
     def tensors(self):
         """The parameters in the order of the files; a list holds one for each layer."""
@@ -129,7 +129,7 @@ def pack_tensors(groups, padded):
 
 
 def write_files(model, tokens, targets):
-    sizes = (maxT, V, L, NH, C)
+    sizes = (max_seq_len, V, L, NH, C)
     groups = model.tensors()
     v1 = header(20240326, 1, *sizes) + pack_tensors(groups, padded=False)
     v3 = header(20240326, 3, *sizes, Vp) + pack_tensors(groups, padded=True)

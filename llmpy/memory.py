@@ -1,0 +1,115 @@
+"""How much memory a model takes, and how much there is.
+
+Sizes are Python ints, so nothing wraps: B*T*Vp passes 2^31 from B 42 at T 1024.
+
+On Linux the memory that is left is the smallest of MemAvailable and what each control group
+around the process still allows; its page cache can be reclaimed and counts as free.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from .config import GPT2Config
+from .errors import UsageError
+from .tensors import ACTS, PARAMS, table_size
+
+# scratch of the backward pass, one layer after the other
+SCRATCH: dict[str, tuple[str, ...]] = {
+    "dresidual": ("B", "T", "C"),
+    "dln": ("B", "T", "C"),  # of lnf, ln2 and ln1 in turn
+    "dqkv": ("B", "T", "3C"),
+    "datty": ("B", "T", "C"),
+    "dfch": ("B", "T", "4C"),
+}
+
+
+def model_bytes(config: GPT2Config, itemsize: int = 4) -> int:
+    """Count the bytes of the parameters."""
+    return table_size(PARAMS, config.dims) * itemsize
+
+
+def forward_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
+    """Count the bytes of the activations of a batch of B sequences of T tokens."""
+    return table_size(ACTS, {**config.dims, "B": B, "T": T}) * itemsize
+
+
+def scratch_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
+    """Count the bytes of the backward pass's scratch."""
+    return table_size(SCRATCH, {**config.dims, "B": B, "T": T}) * itemsize
+
+
+def training_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
+    """Count the bytes of a training run: parameters, gradients, m, v, activations, scratch."""
+    activations = forward_bytes(config, B, T, itemsize) + scratch_bytes(config, B, T, itemsize)
+    return 4 * model_bytes(config, itemsize) + activations
+
+
+def available_bytes() -> int | None:
+    """Give the memory that this process can still take; None where the system does not say."""
+    known = [*_machine_bytes(), *_control_group_bytes()]
+    return min(known, default=None)
+
+
+def require_memory(who: str, what: str, needed: int) -> None:
+    """Raise UsageError if `needed` bytes are more than there are.
+
+    who     what the message begins with, such as `GPT2`
+    what    what takes the memory, such as `a training step with B=4 and T=64`
+    """
+    available = available_bytes()
+    if available is not None and needed > available:
+        raise UsageError(
+            f"{who}: {what} needs {needed / 1e9:.1f} GB, expected at most the"
+            f" {available / 1e9:.1f} GB of memory that are available here"
+        )
+
+
+def _machine_bytes() -> Iterator[int]:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                yield int(line.split()[1]) * 1024
+                return
+    except (OSError, ValueError):
+        pass
+    try:  # macOS: all of it, since what is free is not told without a library
+        yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+
+
+def _control_group_bytes(root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
+    """Give what each control group on the way up leaves; version 2, then 1."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            top, names = root, ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            top, names = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        folder = top / group.lstrip("/")
+        while True:
+            left = _group_left(folder, *names)
+            if left is not None:
+                yield left
+            if folder == top or top not in folder.parents:
+                break
+            folder = folder.parent
+
+
+def _group_left(folder: Path, limit_name: str, usage_name: str) -> int | None:
+    try:
+        limit = int((folder / limit_name).read_text(encoding="ascii"))  # "max": no limit
+        usage = int((folder / usage_name).read_text(encoding="ascii"))
+        stat = (folder / "memory.stat").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    fields = dict(line.split(" ", 1) for line in stat.splitlines())
+    cache = int(fields.get("total_inactive_file", fields.get("inactive_file", 0)))
+    return max(0, limit - usage + cache)

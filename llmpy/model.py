@@ -1,0 +1,430 @@
+"""GPT-2: the forward pass is one list of op calls, the backward pass the same list mirrored.
+
+    encoded   = wte[token] + wpe[position]
+    each layer:
+      residual2 = residual  + attproj(attention(qkv(ln1(residual))))
+      residual3 = residual2 + fcproj(gelu(fc(ln2(residual2))))       the next layer's residual
+    lnf       = layernorm(residual3 of the last layer)
+    logits    = lnf @ wte.T                                          tied to the embedding
+    loss      = mean over (b, t) of -log softmax(logits)[target]
+
+A residual is added in one call with the layernorm that follows it, so the list has the layernorm
+of the next layer at the end of each. Logits are never kept whole while training: the classifier
+makes them chunk by chunk, with the loss and its gradient, where forward ends and backward begins.
+
+All memory is the backend's; nothing here indexes into it. What a batch needs is in workspace.py.
+
+Sources: Radford et al. 2019, Language Models are Unsupervised Multitask Learners; llm.c,
+train_gpt2.c.
+"""
+
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .config import GPT2Config, descriptor_config
+from .errors import OrderError, UsageError
+from .memory import model_bytes, require_memory
+from .tensors import DECAYED, PARAMS, Tensors, table_size
+from .workspace import Workspace, check_tokens
+
+
+def load_backend(name: str) -> Any:
+    """Give the backend of that name: `numpy` is the reference, `cpu` the fast one.
+
+    Raises UsageError for a name that is unknown or not built yet.
+    """
+    if name == "numpy":
+        from . import ops
+
+        return ops
+    if name == "cpu":
+        from . import cpu
+
+        return cpu
+    if name == "webgpu":
+        raise UsageError("backend is 'webgpu', expected cpu or numpy: webgpu is not built yet")
+    raise UsageError(f"backend is {name!r}, expected cpu or numpy")
+
+
+def decay_ranges(tensors: Tensors) -> tuple[tuple[int, int], ...]:
+    """Give the element ranges (start, stop) of the 2-D tensors, those that weight decay shrinks."""
+    ranges: list[tuple[int, int]] = []
+    ends = [*tensors.offsets.values(), tensors.memory.size]
+    for (name, start), stop in zip(tensors.offsets.items(), ends[1:], strict=True):
+        if name not in DECAYED:
+            continue
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]
+        ranges.append((start, stop))
+    return tuple(ranges)
+
+
+class GPT2:
+    """A GPT-2 with its weights and, once they are needed, gradients and moments of AdamW.
+
+    config      sizes
+    backend     the backend module
+    dtype       of all tensors, `float32` or `float64`
+    params      the weights
+    grads       the gradients; None before the first backward pass or zero_grad
+    m, v        the moments of AdamW; None before the first update
+    mean_loss   of the last forward pass; None if that had no targets
+
+    >>> model = GPT2.from_descriptor("d12")
+    >>> loss = model.forward_backward(tokens, targets)
+    >>> model.update(1e-4, 0.9, 0.999, 1e-8, 0.0, step=1)
+    """
+
+    def __init__(self, config: GPT2Config, backend: Any = "cpu", dtype: str = "float32") -> None:
+        """Make a model of zeros.
+
+        backend  `cpu`, `numpy` or a backend module
+        dtype    `float32`; `float64` on numpy only
+
+        Raises UsageError if the backend or dtype is not to be had, or memory does not suffice.
+        """
+        self.config = config
+        self.backend = load_backend(backend) if isinstance(backend, str) else backend
+        self.dtype = _checked_dtype(dtype, self.backend.name)
+        require_memory("GPT2", "the model", model_bytes(config, np.dtype(self.dtype).itemsize))
+        self.params = Tensors(self.backend, PARAMS, config.dims, self.dtype)
+        self.grads: Tensors | None = None
+        self.m: Tensors | None = None
+        self.v: Tensors | None = None
+        self._decay_2d = decay_ranges(self.params)
+        self.mean_loss: float | None = None
+        self._work = Workspace(config, self.backend, self.dtype)
+        self._held_pass = "missing"  # the pass whose activations are held, in words for errors
+
+    @classmethod
+    def from_checkpoint(
+        cls, path: str | PathLike[str], backend: Any = "cpu", dtype: str = "float32"
+    ) -> Self:
+        """Make a model of a checkpoint in llm.c's format. Raises FormatError as the reader does."""
+        from .formats.checkpoint import read_checkpoint, read_checkpoint_config
+
+        config, _ = read_checkpoint_config(path)
+        model = cls(config, backend, dtype)  # first, so that memory is refused before the read
+        _, memory = read_checkpoint(path)
+        model.backend.upload(model.params.memory, memory)
+        return model
+
+    @classmethod
+    def from_descriptor(
+        cls,
+        name: str,
+        seed: int = 42,
+        vocab_size: int | None = None,
+        backend: Any = "cpu",
+        dtype: str = "float32",
+    ) -> Self:
+        """Make a model of random weights, those that PyTorch draws from the same seed.
+
+        name        `d12`, `gpt3:c768`, `baby`, ...: see config.py
+        vocab_size  V; None is GPT-2's 50257
+        """
+        from .rng import init_params
+
+        model = cls(descriptor_config(name, vocab_size), backend, dtype)
+        model.backend.upload(model.params.memory, init_params(model.config, seed))
+        return model
+
+    def save(self, path: str | PathLike[str], version: int = 3) -> None:
+        """Write the weights as a checkpoint in llm.c's format: version 1, 3 or 5."""
+        from .formats.checkpoint import write_checkpoint
+
+        self._require_life("save")
+        self.backend.sync()
+        memory = self.backend.download(self.params.memory)
+        write_checkpoint(path, self.config, np.asarray(memory, np.float32), version)
+
+    def free(self) -> None:
+        """Let go of all memory. The model cannot be used afterwards."""
+        self.params = None  # type: ignore[assignment]
+        self.grads = self.m = self.v = self.mean_loss = None
+        self._work.free()
+
+    @property
+    def num_parameters(self) -> int:
+        """P: the elements of all parameters, padding included."""
+        return table_size(PARAMS, self.config.dims)
+
+    # passes
+
+    def forward(self, tokens: ArrayLike, targets: ArrayLike | None = None) -> Any:
+        """Run the model.
+
+        tokens   integers (B, T) in [0, V), B >= 1, 1 <= T <= maxT
+        targets  integers (B, T) in [0, V), the token that follows each; or None
+
+        Returns the mean loss (float) with targets, else the logits, a NumPy array (B, T, V).
+        Raises UsageError for tokens or targets that are not so.
+        """
+        self._start("forward", tokens, targets)
+        self._forward()
+        ops, work, wte, V = self.backend, self._work, self.params.wte, self.config.vocab_size
+        if targets is not None:
+            ops.classifier_forward(work.acts.losses, work.acts.lnf, wte, work.batch.targets, V=V)
+            return self._finish_loss()
+        B, T = work.shape
+        logits = ops.alloc((B * T, self.config.padded_vocab_size), self.dtype)
+        ops.logits_forward(logits, work.lnf_rows(0, B * T), wte)
+        return self._download_logits(logits).reshape(B, T, V)
+
+    def next_logits(self, tokens: ArrayLike) -> NDArray[Any]:
+        """Give the logits (B, V) of the token that follows `tokens`, integers (B, T)."""
+        self._start("next_logits", tokens, None)
+        self._forward()
+        B, T = self._work.shape
+        Vp = self.config.padded_vocab_size
+        rows = self._work.lnf_rows
+        logits = self.backend.alloc((B, Vp), self.dtype)
+        for b in range(B):  # the last position of each sequence
+            row = self.backend.view(logits, b * Vp, (1, Vp))
+            self.backend.logits_forward(row, rows(b * T + T - 1, 1), self.params.wte)
+        return self._download_logits(logits)
+
+    def zero_grad(self) -> None:
+        """Set the gradients to zero, making them if there are none."""
+        self._require_life("zero_grad")
+        self.backend.zero(self._made_grads().memory)
+
+    def backward(self) -> None:
+        """Add the gradients of the mean loss of the last forward pass to `grads`.
+
+        Raises OrderError unless that pass had targets and the weights are still the same.
+        """
+        self._require_life("backward")
+        if self._held_pass != "with targets":
+            raise OrderError(
+                f"GPT2.backward: the last forward pass is {self._held_pass},"
+                " expected one with targets and no update since"
+            )
+        B, T = self._work.shape
+        self._fit_backward()
+        self._backward(dloss=1 / (B * T), accumulate=True)
+
+    def forward_backward(
+        self,
+        tokens: ArrayLike,
+        targets: ArrayLike,
+        dloss: float | None = None,
+        accumulate: bool = False,
+    ) -> float:
+        """Run the model forward and backward: a training step without its update.
+
+        tokens, targets  integers (B, T), as in `forward`
+        dloss            gradient of each position's loss; None is 1 / (B*T), that of the mean
+        accumulate       add to the gradients instead of writing them, for micro-batches
+
+        Returns the mean loss. A loss or gradient that is not finite stays visible.
+        """
+        self._start("forward_backward", tokens, targets)
+        self._fit_backward()
+        B, T = self._work.shape
+        self._forward()
+        self._backward(1 / (B * T) if dloss is None else dloss, accumulate)
+        return self._finish_loss()
+
+    def grad_norm(self) -> float:
+        """Give the L2 norm of all gradients. Raises OrderError if there are none."""
+        return float(self.backend.global_norm(self._required_grads("grad_norm").memory))
+
+    def update(
+        self,
+        lr: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        weight_decay: float,
+        step: int,
+        *,
+        grad_scale: float = 1.0,
+        decay: str = "all",
+    ) -> None:
+        """Take one step of AdamW with the gradients as they are.
+
+        step        counts updates from 1, for the correction of the moments' bias
+        grad_scale  multiplies each gradient: the clip
+        decay       `all` tensors, as llm.c's CPU program; `2d`, as its CUDA program
+
+        The activations of the last forward pass no longer belong to these weights, so `backward`
+        wants a new one. Raises OrderError if there are no gradients.
+        """
+        grads = self._required_grads("update")
+        if decay not in ("all", "2d"):
+            raise UsageError(f"GPT2.update: decay is {decay!r}, expected all or 2d")
+        if step < 1:
+            raise UsageError(f"GPT2.update: step is {step}, expected at least 1")
+        if self.m is None or self.v is None:
+            self.m = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
+            self.v = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
+        self.backend.adamw(
+            self.params.memory,
+            grads.memory,
+            self.m.memory,
+            self.v.memory,
+            lr=lr,
+            beta1=beta1,
+            beta2=beta2,
+            eps=eps,
+            weight_decay=weight_decay,
+            decay=self._decay_2d if decay == "2d" else None,
+            step=step,
+            grad_scale=grad_scale,
+        )
+        if self._held_pass != "missing":
+            self._held_pass = "older than the last update"
+
+    def intermediates(self, tokens: ArrayLike, targets: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Compute the 23 activations of the C program by its names; see SEED_ACTS for shapes.
+
+        Raises UsageError on another backend than numpy.
+        """
+        from .intermediates import seed_forward
+
+        if self.backend.name != "numpy":
+            raise UsageError(
+                f"GPT2.intermediates: backend is {self.backend.name}, expected numpy,"
+                " because only the reference keeps every tensor"
+            )
+        self._start("intermediates", tokens, targets)
+        batch = self._work.batch
+        return dict(seed_forward(self.config, self.params, batch.tokens, batch.targets).items())
+
+    # the two lists
+
+    def _forward(self) -> None:
+        ops, params, acts = self.backend, self.params, self._work.acts
+        L, NH = self.config.num_layers, self.config.num_heads
+
+        ops.encoder_forward(acts.encoded, self._work.batch.tokens, params.wte, params.wpe)
+        a, p = acts.layer(0), params.layer(0)
+        ops.layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, acts.encoded, p.ln1w, p.ln1b)
+        residual = acts.encoded
+        for l in range(L):
+            a, p = acts.layer(l), params.layer(l)
+            ops.matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb)
+            ops.attention_forward(a.atty, a.lse, a.qkv, NH=NH)
+            ops.matmul_forward(acts.proj, a.atty, p.attprojw, p.attprojb)
+            ops.residual_layernorm_forward(
+                a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, residual, acts.proj, p.ln2w, p.ln2b
+            )
+            ops.matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb)
+            ops.matmul_forward(acts.proj, a.fch_gelu, p.fcprojw, p.fcprojb)
+            if l + 1 < L:
+                n, q = acts.layer(l + 1), params.layer(l + 1)
+                out, mean, rstd, weight, bias = n.ln1, n.ln1_mean, n.ln1_rstd, q.ln1w, q.ln1b
+            else:
+                out, mean, rstd = acts.lnf, acts.lnf_mean, acts.lnf_rstd
+                weight, bias = params.lnfw, params.lnfb
+            ops.residual_layernorm_forward(
+                a.residual3, out, mean, rstd, a.residual2, acts.proj, weight, bias
+            )
+            residual = a.residual3
+
+    def _backward(self, dloss: float, accumulate: bool) -> None:
+        ops, params, grads = self.backend, self.params, self._made_grads()
+        acts, batch, s = self._work.acts, self._work.batch, self._work.scratch
+        L, NH, V = self.config.num_layers, self.config.num_heads, self.config.vocab_size
+        how = {"accumulate": accumulate}
+
+        ops.classifier_forward_backward(
+            acts.losses, s.dln, grads.wte, acts.lnf, params.wte, batch.targets,
+            V=V, dloss=dloss, **how,
+        )  # fmt: skip
+        ops.zero(s.dresidual)  # from here on, the layernorms add to it
+        ops.layernorm_backward(
+            s.dresidual, grads.lnfw, grads.lnfb, s.dln, acts.layer(L - 1).residual3,
+            params.lnfw, acts.lnf_mean, acts.lnf_rstd, **how,
+        )  # fmt: skip
+        for l in reversed(range(L)):
+            a, p, g = acts.layer(l), params.layer(l), grads.layer(l)
+            residual = acts.layer(l - 1).residual3 if l else acts.encoded
+            ops.matmul_gelu_backward(
+                s.dfch, g.fcprojw, g.fcprojb, s.dresidual, a.fch_gelu, p.fcprojw, a.fch, **how
+            )
+            ops.matmul_backward(s.dln, g.fcw, g.fcb, s.dfch, a.ln2, p.fcw, **how)
+            ops.layernorm_backward(
+                s.dresidual, g.ln2w, g.ln2b, s.dln, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd,
+                **how,
+            )  # fmt: skip
+            ops.matmul_backward(
+                s.datty, g.attprojw, g.attprojb, s.dresidual, a.atty, p.attprojw, **how
+            )
+            ops.attention_backward(s.dqkv, s.datty, a.atty, a.lse, a.qkv, NH=NH)
+            ops.matmul_backward(s.dln, g.qkvw, g.qkvb, s.dqkv, a.ln1, p.qkvw, **how)
+            ops.layernorm_backward(
+                s.dresidual, g.ln1w, g.ln1b, s.dln, residual, p.ln1w, a.ln1_mean, a.ln1_rstd, **how
+            )
+        if not accumulate:
+            ops.zero(grads.wpe)
+        # wte is tied: its gradient already holds the classifier's part, so add
+        ops.encoder_backward(grads.wte, grads.wpe, s.dresidual, batch.tokens, accumulate=True)
+
+    # around a pass
+
+    def _start(self, who: str, tokens: ArrayLike, targets: ArrayLike | None) -> None:
+        """Check a batch before anything changes, then copy it to the backend."""
+        self._require_life(who)
+        checked = check_tokens(f"GPT2.{who}", "tokens", tokens, self.config)
+        if targets is not None:
+            follow = check_tokens(f"GPT2.{who}", "targets", targets, self.config)
+            if follow.shape != checked.shape:
+                raise UsageError(
+                    f"GPT2.{who}: targets has shape {follow.shape}, expected {checked.shape},"
+                    " because each token has one"
+                )
+        self._held_pass, self.mean_loss = "missing", None
+        B, T = checked.shape
+        self._work.fit_forward(B, T)
+        self.backend.upload(self._work.batch.tokens, checked)
+        if targets is not None:
+            self.backend.upload(self._work.batch.targets, follow)
+
+    def _finish_loss(self) -> float:
+        losses = self.backend.download(self._work.acts.losses)
+        self.mean_loss = float(np.mean(losses, dtype=np.float64))
+        self._held_pass = "with targets"
+        return self.mean_loss
+
+    def _download_logits(self, logits: Any) -> NDArray[Any]:
+        self._held_pass = "without targets"
+        rows = np.asarray(self.backend.download(logits))
+        return np.ascontiguousarray(rows[:, : self.config.vocab_size])
+
+    def _fit_backward(self) -> None:
+        missing = [self.grads, self.m, self.v].count(None)
+        self._work.fit_backward(more_blocks=missing)
+        self._made_grads()
+
+    def _made_grads(self) -> Tensors:
+        if self.grads is None:
+            self.grads = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
+        return self.grads
+
+    def _required_grads(self, who: str) -> Tensors:
+        self._require_life(who)
+        if self.grads is None:
+            raise OrderError(f"GPT2.{who}: there are no gradients, expected a backward pass first")
+        return self.grads
+
+    def _require_life(self, who: str) -> None:
+        if self.params is None:
+            raise OrderError(f"GPT2.{who}: the model is freed, expected no call after free")
+
+
+def _checked_dtype(dtype: str, backend_name: str) -> str:
+    if dtype == "bfloat16":
+        raise UsageError("GPT2: dtype is bfloat16, expected float32: bfloat16 is not built yet")
+    if dtype not in ("float32", "float64"):
+        raise UsageError(f"GPT2: dtype is {dtype!r}, expected float32 or float64")
+    if dtype == "float64" and backend_name != "numpy":
+        raise UsageError(
+            f"GPT2: dtype is float64, expected float32 on backend {backend_name}."
+            " Use backend numpy."
+        )
+    return dtype

@@ -1,0 +1,117 @@
+"""The memory that a batch needs: its tokens, the activations, the scratch of the backward pass.
+
+Each table lies at the front of a block of its own, which grows when a batch is larger than any
+before and is used again when it is not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .config import GPT2Config
+from .errors import UsageError
+from .memory import SCRATCH, forward_bytes, model_bytes, require_memory, scratch_bytes
+from .tensors import ACTS, Tensors, table_size
+
+BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")}
+
+
+class Workspace:
+    """The tensors of one batch after another, on one backend.
+
+    shape     (B, T) of the batch at hand; (0, 0) before the first
+    batch     tokens and targets, int32
+    acts      activations
+    scratch   gradients of activations, one layer after the other; None until there is a backward
+    """
+
+    def __init__(self, config: GPT2Config, backend: Any, dtype: str) -> None:
+        """Make an empty one: the first batch sets the size."""
+        self.config = config
+        self.backend = backend
+        self.dtype = dtype
+        self.free()
+
+    def free(self) -> None:
+        """Let go of all memory."""
+        self.shape = (0, 0)
+        self.batch: Any = None
+        self.acts: Any = None
+        self.scratch: Any = None
+        self._blocks: dict[str, tuple[int, Any]] = {}
+
+    def fit_forward(self, B: int, T: int) -> None:
+        """Make room for a forward pass. Raises UsageError if memory does not suffice."""
+        if self.shape == (B, T):
+            return
+        needed = forward_bytes(self.config, B, T, self._itemsize) - self._held("acts")
+        require_memory("GPT2", f"a forward pass with B={B} and T={T}", needed)
+        # the views go first: they would keep a block that is too small alive beside the new one
+        self.shape, self.batch, self.acts, self.scratch = (0, 0), None, None, None
+        self.batch = self._prefix("batch", BATCH, B, T, "int32")
+        self.acts = self._prefix("acts", ACTS, B, T, self.dtype)
+        self.shape = (B, T)
+
+    def fit_backward(self, more_blocks: int) -> None:
+        """Make room for the backward pass of the batch at hand.
+
+        more_blocks  blocks as large as the parameters that training will still ask for: grads, m, v
+
+        Raises UsageError if memory does not suffice.
+        """
+        if self.scratch is not None:
+            return
+        B, T = self.shape
+        needed = scratch_bytes(self.config, B, T, self._itemsize) - self._held("scratch")
+        needed += more_blocks * model_bytes(self.config, self._itemsize)
+        require_memory("GPT2", f"a training step with B={B} and T={T}", needed)
+        self.scratch = self._prefix("scratch", SCRATCH, B, T, self.dtype)
+
+    def lnf_rows(self, start: int, count: int) -> Any:
+        """Give rows of lnf as (count, C), all positions in one line."""
+        C = self.config.channels
+        offset = self.acts.offsets["lnf"] + start * C
+        return self.backend.view(self.acts.memory, offset, (count, C))
+
+    @property
+    def _itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    def _held(self, name: str) -> int:
+        return self._blocks.get(name, (0, None))[0] * self._itemsize
+
+    def _prefix(
+        self, name: str, table: Mapping[str, tuple[str, ...]], B: int, T: int, dtype: str
+    ) -> Tensors:
+        dims = {**self.config.dims, "B": B, "T": T}
+        size = table_size(table, dims)
+        if self._blocks.get(name, (0, None))[0] < size:
+            self._blocks.pop(name, None)  # before the new one is made
+            self._blocks[name] = (size, self.backend.alloc((size,), dtype))
+        block = self._blocks[name][1]
+        return Tensors(self.backend, table, dims, dtype, self.backend.view(block, 0, (size,)))
+
+
+def check_tokens(who: str, what: str, tokens: ArrayLike, config: GPT2Config) -> NDArray[np.int32]:
+    """Check a batch of tokens against a model's sizes and give it as int32 (B, T).
+
+    Raises UsageError naming the first token out of range with its place.
+    """
+    array = np.asarray(tokens)
+    if array.ndim != 2 or array.size == 0:
+        raise UsageError(f"{who}: {what} has shape {array.shape}, expected (B, T), each at least 1")
+    if array.dtype.kind not in "iu":
+        raise UsageError(f"{who}: {what} has dtype {array.dtype}, expected integers")
+    T, maxT, V = array.shape[1], config.max_seq_len, config.vocab_size
+    if maxT < T:
+        raise UsageError(f"{who}: {what} has T = {T}, expected at most max_seq_len = {maxT}")
+    wrong = (array < 0) | (array >= V)
+    if wrong.any():
+        b, t = (int(i) for i in np.unravel_index(int(wrong.argmax()), array.shape))
+        raise UsageError(
+            f"{who}: {what}[{b}, {t}] is {array[b, t]}, expected 0 to {V - 1},"
+            f" because the vocabulary has V = {V} tokens"
+        )
+    return np.ascontiguousarray(array, np.int32)
