@@ -165,6 +165,10 @@ def _check_shapes(who: str, present: list[tuple[Row, Any]], scalars: Mapping[str
         if len(array.shape) == len(row.axes):
             for axis, size in zip(row.axes, array.shape, strict=True):
                 sizes.setdefault(axis, size)
+    for axis, size in list(sizes.items()):  # a multiple gives it where no array has the letter
+        letter = axis.lstrip("0123456789")
+        if letter != axis:
+            sizes.setdefault(letter, size // int(axis[: -len(letter)]))
     sizes = {letter: size for letter, size in sizes.items() if letter.isalpha()}
     for row, array in present:
         letters = [axis.lstrip("0123456789") for axis in row.axes]

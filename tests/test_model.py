@@ -1,0 +1,504 @@
+"""The whole model: golden numbers of PyTorch, order of calls, batches of any size, refusals."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from llmpy import ops
+from llmpy.config import GPT2Config, descriptor_config
+from llmpy.errors import OrderError, UsageError
+from llmpy.model import GPT2, decay_ranges, load_backend
+from llmpy.tensors import ACTS, DECAYED, PARAMS, SEED_ACTS, Tensors, table_shapes
+
+from . import golden_state as golden
+
+ADAMW = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+TINY = GPT2Config(max_seq_len=9, vocab_size=11, num_layers=2, num_heads=2, channels=8)
+
+
+@pytest.fixture(params=["numpy", "cpu"])
+def backend(request):
+    return request.param
+
+
+@pytest.fixture(
+    params=[("numpy", "float64", 2e-7), ("numpy", "float32", 1e-5), ("cpu", "float32", 1e-5)],
+    ids=lambda p: f"{p[0]}-{p[1]}",
+)
+def judged(request):
+    """A backend, a dtype, and the relative error allowed; the files are rounded to float32."""
+    return request.param
+
+
+def flat(tensors):
+    return np.array(ops.download(tensors.memory))
+
+
+def random_model(config=TINY, backend="numpy", dtype="float64", seed=0):
+    model = GPT2(config, backend, dtype)
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(0, 0.3, model.num_parameters)
+    weights[config.vocab_size * config.channels : config.padded_vocab_size * config.channels] = 0
+    model.backend.upload(model.params.memory, weights)
+    return model
+
+
+def random_batch(B, T, V=TINY.vocab_size, seed=1):
+    text = np.random.default_rng(seed).integers(0, V, B * T + 1)
+    return text[:-1].reshape(B, T), text[1:].reshape(B, T)
+
+
+# against PyTorch
+
+
+def test_logits_equal_pytorch(judged):
+    name, dtype, limit = judged
+    logits = golden.golden_model(name, dtype).forward(golden.TOKENS)
+    assert logits.shape == (golden.B, golden.T, golden.V)
+    assert golden.relative_l2(logits, golden.LOGITS) <= limit
+
+
+def test_loss_equals_pytorch(judged):
+    name, dtype, limit = judged
+    model = golden.golden_model(name, dtype)
+    loss = model.forward(golden.TOKENS, golden.TARGETS)
+    assert type(loss) is float
+    assert loss == pytest.approx(golden.LOSS, rel=limit)
+    assert model.mean_loss == loss
+
+
+def test_gradients_equal_pytorch(judged):
+    name, dtype, limit = judged
+    model = golden.golden_model(name, dtype)
+    model.forward_backward(golden.TOKENS, golden.TARGETS)
+    golden.assert_grads_close(flat(model.grads), golden.GRADS, model.config.dims, limit)
+
+
+def test_gradients_in_the_seeds_order_of_calls_equal_pytorch(judged):
+    name, dtype, limit = judged
+    model = golden.golden_model(name, dtype)
+    model.forward(golden.TOKENS, golden.TARGETS)
+    model.zero_grad()
+    model.backward()
+    golden.assert_grads_close(flat(model.grads), golden.GRADS, model.config.dims, limit)
+
+
+def test_ten_losses_equal_pytorch(judged):
+    name, dtype, limit = judged
+    model = golden.golden_model(name, dtype)
+    losses = []
+    for step in range(1, 11):
+        losses.append(model.forward_backward(golden.TOKENS, golden.TARGETS))
+        model.update(1e-3, **ADAMW, weight_decay=0.01, step=step)
+    limit = 1e-9 if dtype == "float64" else limit  # these are not rounded
+    np.testing.assert_allclose(losses, golden.LOSSES, rtol=limit)
+
+
+def test_ten_losses_with_clip_and_decay_of_2d_tensors_equal_pytorch(judged):
+    name, dtype, limit = judged
+    model = golden.golden_model(name, dtype)
+    limit = 1e-9 if dtype == "float64" else limit
+    for step in range(10):
+        loss = model.forward_backward(golden.TOKENS, golden.TARGETS)
+        norm = model.grad_norm()
+        assert loss == pytest.approx(golden.CLIP_LOSSES[step], rel=limit)
+        assert norm == pytest.approx(golden.CLIP_NORMS[step], rel=limit)
+        scale = 1 / norm if norm > 1 else 1.0
+        model.update(1e-3, 0.9, 0.99, 1e-8, 0.1, step + 1, grad_scale=scale, decay="2d")
+
+
+def test_padded_rows_take_no_part(backend):
+    """Large numbers in the padded rows of wte change nothing, and get no gradient (R09)."""
+    model = golden.golden_model(backend)
+    C, V, Vp = (model.config.dims[x] for x in ("C", "V", "Vp"))
+    weights = golden.WEIGHTS.copy()
+    weights[V * C : Vp * C] = 50
+    model.backend.upload(model.params.memory, weights)
+    assert model.forward_backward(golden.TOKENS, golden.TARGETS) == pytest.approx(golden.LOSS)
+    dwte = np.asarray(model.backend.download(model.grads.wte))
+    assert not dwte[V:].any()
+    assert model.forward(golden.TOKENS).shape[-1] == V
+
+
+# checkpoints and weights
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_golden_checkpoints_load_into_the_padded_model(version):
+    model = GPT2.from_checkpoint(golden.FOLDER / f"model_v{version}.bin", "numpy")
+    assert model.config == golden.CONFIG
+    np.testing.assert_array_equal(flat(model.params), golden.WEIGHTS)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_save_writes_the_file_that_pytorch_wrote(version, tmp_path, backend):
+    golden.golden_model(backend).save(tmp_path / "m.bin", version)
+    expected = (golden.FOLDER / f"model_v{version}.bin").read_bytes()
+    assert (tmp_path / "m.bin").read_bytes() == expected
+
+
+def test_save_from_float64_rounds_to_float32(tmp_path):
+    golden.golden_model("numpy", "float64").save(tmp_path / "m.bin")
+    assert (tmp_path / "m.bin").read_bytes() == (golden.FOLDER / "model_v3.bin").read_bytes()
+
+
+def test_descriptor_gives_seeded_weights():
+    one = GPT2.from_descriptor("baby", seed=7, vocab_size=65, backend="numpy")
+    same = GPT2.from_descriptor("baby", seed=7, vocab_size=65, backend="numpy")
+    other = GPT2.from_descriptor("baby", seed=8, vocab_size=65, backend="numpy")
+    assert one.config == descriptor_config("baby", 65)
+    assert one.num_parameters == flat(one.params).size
+    np.testing.assert_array_equal(flat(one.params), flat(same.params))
+    assert (flat(one.params) != flat(other.params)).any()
+    assert not one.params.wte[65:].any()
+    assert (one.params.ln1w == 1).all()
+
+
+def test_decay_ranges_cover_the_2d_tensors_once():
+    tensors = Tensors(ops, PARAMS, TINY.dims)
+    decayed = np.zeros(tensors.memory.size, int)
+    for start, stop in decay_ranges(tensors):
+        decayed[start:stop] += 1
+    two_d = {"wte", "wpe", "qkvw", "attprojw", "fcw", "fcprojw"}
+    for name, start, stop in golden.tensor_ranges(TINY.dims):
+        assert set(decayed[start:stop]) == {int(name in two_d)}, name
+    assert set(DECAYED) == two_d
+
+
+def test_decay_shrinks_only_2d_tensors(backend):
+    """R45: no gradient, one update: theta moves by lr * weight_decay * theta, or not at all."""
+    model = golden.golden_model(backend)
+    model.zero_grad()
+    model.update(0.01, **ADAMW, weight_decay=10.0, step=1, decay="2d")
+    after = np.asarray(model.backend.download(model.params.memory))
+    for name, start, stop in golden.tensor_ranges(model.config.dims):
+        before = golden.WEIGHTS[start:stop]
+        expected = before * 0.9 if name in DECAYED else before
+        np.testing.assert_allclose(after[start:stop], expected, rtol=1e-6, err_msg=name)
+
+
+# order of calls
+
+
+def test_backward_adds_and_forward_backward_writes():
+    tokens, targets = random_batch(2, 5)
+    model = random_model()
+    model.forward_backward(tokens, targets)
+    once = flat(model.grads)
+    model.forward_backward(tokens, targets)
+    np.testing.assert_array_equal(flat(model.grads), once)
+    model.backward()
+    np.testing.assert_allclose(flat(model.grads), 2 * once, rtol=1e-12, atol=1e-15)
+    model.forward_backward(tokens, targets, accumulate=True)
+    np.testing.assert_allclose(flat(model.grads), 3 * once, rtol=1e-12, atol=1e-15)
+
+
+def test_writing_leaves_nothing_of_what_the_gradients_held(backend):
+    """Every element is written: NaN from before must not survive, not even where T < maxT."""
+    tokens, targets = random_batch(2, 5)
+    model = random_model(backend=backend, dtype="float32")
+    model.forward_backward(tokens, targets)
+    once = np.array(model.backend.download(model.grads.memory))
+    model.backend.upload(model.grads.memory, np.full(once.shape, np.nan, np.float32))
+    model.forward_backward(tokens, targets)
+    np.testing.assert_array_equal(model.backend.download(model.grads.memory), once)
+
+
+def test_micro_batches_add_up_to_the_whole_batch(backend):
+    """R43: 1/(B*T) of the whole batch in each part gives the whole batch's gradient."""
+    tokens, targets = random_batch(4, 7)
+    whole = random_model(backend=backend, dtype="float32")
+    loss = whole.forward_backward(tokens, targets)
+    parts = random_model(backend=backend, dtype="float32")
+    losses = [
+        parts.forward_backward(
+            tokens[i : i + 2], targets[i : i + 2], dloss=1 / tokens.size, accumulate=i > 0
+        )
+        for i in (0, 2)
+    ]
+    assert np.mean(losses) == pytest.approx(loss, rel=1e-6)
+    golden.assert_grads_close(
+        np.asarray(parts.backend.download(parts.grads.memory)),
+        np.asarray(whole.backend.download(whole.grads.memory)),
+        TINY.dims,
+        1e-6,
+    )
+
+
+def test_a_batch_may_change_after_forward(backend):
+    """The model keeps its own copy of the tokens until backward, as the C program."""
+    tokens, targets = random_batch(2, 5)
+    model = random_model(backend=backend, dtype="float32")
+    model.forward_backward(tokens, targets)
+    expected = np.array(model.backend.download(model.grads.memory))
+    again = random_model(backend=backend, dtype="float32")
+    again.forward(tokens, targets)
+    tokens[:], targets[:] = 0, 0
+    again.zero_grad()
+    again.backward()
+    np.testing.assert_allclose(again.backend.download(again.grads.memory), expected, atol=1e-7)
+
+
+BEFORE_BACKWARD = {
+    "missing": lambda m, x, y: None,
+    "without targets": lambda m, x, y: m.forward(x),
+    "older than the last update": lambda m, x, y: (
+        m.forward_backward(x, y),
+        m.update(0.1, **ADAMW, weight_decay=0, step=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("state", BEFORE_BACKWARD)
+def test_backward_wants_a_forward_with_targets(state):
+    model = random_model()
+    BEFORE_BACKWARD[state](model, *random_batch(2, 5))
+    message = (
+        f"GPT2.backward: the last forward pass is {state},"
+        " expected one with targets and no update since"
+    )
+    with pytest.raises(OrderError, match=f"^{re.escape(message)}$"):
+        model.backward()
+
+
+@pytest.mark.parametrize("call", ["update", "grad_norm"])
+def test_update_and_norm_want_gradients(call):
+    model = random_model()
+    model.forward(*random_batch(2, 5))
+    message = f"GPT2.{call}: there are no gradients, expected a backward pass first"
+    with pytest.raises(OrderError, match=f"^{re.escape(message)}$"):
+        model.grad_norm() if call == "grad_norm" else model.update(
+            0.1, **ADAMW, weight_decay=0, step=1
+        )
+
+
+def test_mean_loss_is_none_without_targets():
+    model = random_model()
+    tokens, targets = random_batch(2, 5)
+    assert model.mean_loss is None
+    model.forward(tokens, targets)
+    assert model.mean_loss is not None
+    model.forward(tokens)
+    assert model.mean_loss is None
+
+
+def test_memory_is_made_when_it_is_needed():
+    model = random_model()
+    tokens, targets = random_batch(2, 5)
+    model.forward(tokens, targets)
+    assert (model.grads, model.m, model.v) == (None, None, None)
+    model.forward_backward(tokens, targets)
+    assert model.grads is not None
+    assert model.m is None
+
+
+def test_a_freed_model_refuses():
+    model = random_model()
+    model.forward_backward(*random_batch(2, 5))
+    model.free()
+    message = "GPT2.forward: the model is freed, expected no call after free"
+    with pytest.raises(OrderError, match=f"^{re.escape(message)}$"):
+        model.forward(*random_batch(2, 5))
+    with pytest.raises(OrderError, match=r"^GPT2\.update: the model is freed"):
+        model.update(0.1, **ADAMW, weight_decay=0, step=1)
+
+
+def test_a_nan_weight_stays_visible(backend):
+    """R37, R40: loss and norm are NaN, so that the guard before the update sees it."""
+    model = golden.golden_model(backend)
+    weights = golden.WEIGHTS.copy()
+    weights[5] = np.nan  # in wte[0], which the classifier reads for every position
+    model.backend.upload(model.params.memory, weights)
+    assert np.isnan(model.forward_backward(golden.TOKENS, golden.TARGETS))
+    assert np.isnan(model.grad_norm())
+
+
+# batches of any size
+
+
+def test_any_batch_after_any_other(backend):
+    """The block is used again for smaller batches and grows for larger ones, with no trace."""
+    model = random_model(backend=backend, dtype="float32")
+    for seed, (B, T) in enumerate([(2, 5), (1, 1), (3, 9), (1, 9), (2, 5), (4, 2), (1, 1)]):
+        tokens, targets = random_batch(B, T, seed=seed)
+        fresh = random_model(backend=backend, dtype="float32")
+        assert model.forward_backward(tokens, targets) == fresh.forward_backward(tokens, targets)
+        np.testing.assert_array_equal(
+            model.backend.download(model.grads.memory), fresh.backend.download(fresh.grads.memory)
+        )
+        np.testing.assert_array_equal(model.forward(tokens), fresh.forward(tokens))
+
+
+def test_a_smaller_batch_allocates_no_activations(monkeypatch):
+    model = random_model()
+    model.forward_backward(*random_batch(4, 9))
+    sizes = []
+    alloc = ops.alloc
+    monkeypatch.setattr(
+        ops, "alloc", lambda shape, dtype="float32": sizes.append(shape) or alloc(shape, dtype)
+    )
+    model.forward_backward(*random_batch(3, 9))
+    model.forward_backward(*random_batch(4, 2))
+    assert sizes == []
+    model.forward_backward(*random_batch(5, 9))
+    assert len(sizes) == 3  # tokens, activations, scratch
+
+
+def test_next_logits_are_those_of_the_last_position(backend):
+    model = random_model(backend=backend, dtype="float32")
+    tokens, _ = random_batch(3, 7)
+    logits = model.next_logits(tokens)
+    assert logits.shape == (3, TINY.vocab_size)
+    np.testing.assert_allclose(logits, model.forward(tokens)[:, -1], rtol=1e-5, atol=1e-6)
+
+
+def test_later_tokens_do_not_reach_back(backend):
+    model = random_model(backend=backend, dtype="float32")
+    tokens, _ = random_batch(2, 8)
+    before = model.forward(tokens)[:, :5]
+    tokens[:, 5:] = (tokens[:, 5:] + 1) % TINY.vocab_size
+    np.testing.assert_allclose(model.forward(tokens)[:, :5], before, rtol=1e-5, atol=1e-6)
+
+
+def test_tokens_may_be_lists_and_any_integers():
+    model = random_model()
+    tokens, targets = random_batch(2, 5)
+    loss = model.forward(tokens, targets)
+    assert model.forward(tokens.tolist(), targets.astype(np.uint16)) == loss
+
+
+# intermediates
+
+
+def test_intermediates_are_the_seeds(tmp_path):
+    model = random_model()
+    tokens, targets = random_batch(2, 5)
+    loss = model.forward(tokens, targets)
+    acts = {name: np.array(x) for name, x in model._work.acts.items()}
+    seed = model.intermediates(tokens, targets)
+    dims = {**TINY.dims, "B": 2, "T": 5}
+    assert {n: x.shape for n, x in seed.items()} == table_shapes(SEED_ACTS, dims)
+    assert list(seed) == list(SEED_ACTS)
+    for name in ACTS.keys() & SEED_ACTS.keys():  # the fused ops and the plain ones agree
+        np.testing.assert_allclose(seed[name], acts[name], rtol=1e-10, atol=1e-12, err_msg=name)
+    assert seed["losses"].mean() == pytest.approx(loss, rel=1e-12)
+    V = TINY.vocab_size
+    np.testing.assert_allclose(seed["logits"][..., :V], model.forward(tokens), rtol=1e-10)
+    np.testing.assert_allclose(seed["probs"].sum(-1), 1, rtol=1e-12)
+    assert not seed["probs"][..., V:].any()
+    np.testing.assert_allclose(seed["att"].sum(-1), 1, rtol=1e-12)
+    assert not np.triu(seed["att"], 1).any()
+
+
+def test_intermediates_want_the_reference():
+    message = (
+        "GPT2.intermediates: backend is cpu, expected numpy,"
+        " because only the reference keeps every tensor"
+    )
+    model = random_model(backend="cpu", dtype="float32")
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        model.intermediates(*random_batch(2, 5))
+
+
+# refusals
+
+
+GOOD = [[1, 2, 3]]
+OUTSIDE = "expected 0 to 10, because the vocabulary has V = 11 tokens"
+# fmt: off
+BAD_BATCHES = [
+    ([1, 2], None, "tokens has shape (2,), expected (B, T), each at least 1"),
+    (np.zeros((0, 3), int), None, "tokens has shape (0, 3), expected (B, T), each at least 1"),
+    (np.zeros((2, 0), int), None, "tokens has shape (2, 0), expected (B, T), each at least 1"),
+    ([[1.0]], None, "tokens has dtype float64, expected integers"),
+    ([[True]], None, "tokens has dtype bool, expected integers"),
+    ([[0] * 10], None, "tokens has T = 10, expected at most max_seq_len = 9"),
+    ([[1, 11]], None, "tokens[0, 1] is 11, " + OUTSIDE),
+    ([[1], [-1]], None, "tokens[1, 0] is -1, " + OUTSIDE),
+    ([[2**40]], None, f"tokens[0, 0] is {2**40}, " + OUTSIDE),
+    (GOOD, [[1, 2]], "targets has shape (1, 2), expected (1, 3), because each token has one"),
+    (GOOD, [[1, 2, 11]], "targets[0, 2] is 11, " + OUTSIDE),
+    (GOOD, [[1, 2, 0.5]], "targets has dtype float64, expected integers"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("tokens", "targets", "message"), BAD_BATCHES)
+def test_bad_batches_are_refused(tokens, targets, message):
+    with pytest.raises(UsageError, match=f"^{re.escape('GPT2.forward: ' + message)}$"):
+        random_model().forward(tokens, targets)
+
+
+def test_a_refused_batch_changes_nothing():
+    model = random_model()
+    tokens, targets = random_batch(2, 5)
+    loss = model.forward_backward(tokens, targets)
+    grads = flat(model.grads)
+    wrong = targets.copy()
+    wrong[1, 4] = TINY.vocab_size
+    with pytest.raises(UsageError, match=r"^GPT2\.forward_backward: targets\[1, 4\] is 11, "):
+        model.forward_backward(tokens, wrong)
+    np.testing.assert_array_equal(flat(model.grads), grads)
+    assert model.mean_loss == loss
+    model.backward()  # the last pass still stands
+
+
+def test_backends_by_name():
+    assert load_backend("numpy") is ops
+    assert load_backend("cpu").name == "cpu"
+    assert GPT2(TINY, ops).backend is ops
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("webgpu", "backend is 'webgpu', expected cpu or numpy: webgpu is not built yet"),
+        ("cuda", "backend is 'cuda', expected cpu or numpy"),
+    ],
+)
+def test_unknown_backends_are_refused(name, message):
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        GPT2(TINY, name)
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype", "message"),
+    [
+        (
+            "numpy",
+            "bfloat16",
+            "GPT2: dtype is bfloat16, expected float32: bfloat16 is not built yet",
+        ),
+        ("numpy", "float16", "GPT2: dtype is 'float16', expected float32 or float64"),
+        (
+            "cpu",
+            "float64",
+            "GPT2: dtype is float64, expected float32 on backend cpu. Use backend numpy.",
+        ),
+    ],
+)
+def test_other_dtypes_are_refused(backend, dtype, message):
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        GPT2(TINY, backend, dtype)
+
+
+def test_update_refuses_impossible_arguments():
+    model = random_model()
+    model.zero_grad()
+    with pytest.raises(UsageError, match=r"^GPT2\.update: step is 0, expected at least 1$"):
+        model.update(0.1, **ADAMW, weight_decay=0, step=0)
+    with pytest.raises(UsageError, match=r"^GPT2\.update: decay is '3d', expected all or 2d$"):
+        model.update(0.1, **ADAMW, weight_decay=0, step=1, decay="3d")
+
+
+def test_one_layer_and_one_head(backend):
+    config = dataclasses.replace(TINY, num_layers=1, num_heads=1)
+    tokens, targets = random_batch(2, 3)
+    reference = random_model(config)
+    model = random_model(config, backend, "float32")
+    loss = reference.forward_backward(tokens, targets)
+    assert model.forward_backward(tokens, targets) == pytest.approx(loss, rel=1e-5)
+    got = np.asarray(model.backend.download(model.grads.memory))
+    golden.assert_grads_close(got, flat(reference.grads), config.dims, 1e-5)
