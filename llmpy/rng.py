@@ -72,12 +72,13 @@ class MT19937:
         self.generator = np.random.RandomState(seed & 0xFFFFFFFF)
         self.spare: float | None = None
 
-    def _integers(self, n: int) -> NDArray[np.uint32]:
+    def integers(self, n: int) -> NDArray[np.uint32]:
+        """Draw n integers of 32 bits."""
         return self.generator.randint(0, 1 << 32, n, dtype=np.uint32)
 
     def randint32(self) -> int:
         """Draw one integer of 32 bits."""
-        return int(self._integers(1)[0])
+        return int(self.integers(1)[0])
 
     def uniform(self, n: int) -> NDArray[np.float32]:
         """Draw n float32 values in [0, 1)."""
@@ -104,18 +105,18 @@ class MT19937:
             self._fill_uniform(block)
             _box_muller(block, mean, std)
         if whole < n:
-            self._integers(n - whole)  # torch draws the rest, too, before it draws the tail again
+            self.integers(n - whole)  # torch draws the rest, too, before it draws the tail again
             self._fill_uniform(out[-16:])
             _box_muller(out[-16:], mean, std)
 
     def _fill_uniform(self, out: NDArray[np.float32]) -> None:
         for start in range(0, out.size, _CHUNK):
             block = out[start : start + _CHUNK]
-            block[:] = self._integers(block.size) & 0xFFFFFF
+            block[:] = self.integers(block.size) & 0xFFFFFF
             block *= np.float32(2.0**-24)
 
     def _uniform_double(self) -> float:
-        high, low = (int(word) for word in self._integers(2))
+        high, low = (int(word) for word in self.integers(2))
         return ((high << 32 | low) & ((1 << 53) - 1)) * 2.0**-53
 
     def _normal_double(self) -> float:
