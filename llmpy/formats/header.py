@@ -136,8 +136,6 @@ class InputFile:
         """
         expected = f"{KINDS[magic]} (magic number {magic})"
         head = self.head()
-        if not head:
-            raise FormatError(f"{self.path}: file is empty, expected {expected}")
         found = int.from_bytes(head[:4], "little", signed=True)
         if found != magic or len(head) < 4:
             self.refuse_others(head, expected)
@@ -156,7 +154,9 @@ class InputFile:
         return struct.unpack(f"<{HEADER_INTS}i", head)
 
     def refuse_others(self, head: bytes, expected: str) -> None:
-        """Raise FormatError if `head` begins a file of another program or byte order."""
+        """Raise FormatError if `head` is empty or of a file of another program or byte order."""
+        if not head:
+            raise FormatError(f"{self.path}: file is empty, expected {expected}")
         kind = foreign_kind(head)
         if kind is not None:
             raise FormatError(f"{self.path}: content looks like {kind}, expected {expected}")
@@ -257,9 +257,9 @@ def _sync_folder(folder: str) -> None:
     """Make the rename last through a power cut, where the system can."""
     if os.name != "posix":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some network file systems refuse it
+    with contextlib.suppress(OSError):  # a folder may be closed to reading; the file is complete
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)

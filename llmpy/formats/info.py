@@ -37,7 +37,10 @@ def describe_file(path: PathLike) -> list[str]:
     'gpt2_124M.bin: a checkpoint (magic number 20240326), version 3'
     """
     with InputFile(path) as file:
-        magic = int.from_bytes(file.head()[:4], "little")
+        head = file.head()
+        magic = int.from_bytes(head[:4], "little")
+        if magic not in KINDS:
+            file.refuse_others(head, "one of llm.c's files")
         if magic == CHECKPOINT:
             version, rows = _checkpoint(file)
         elif magic == DEBUG_STATE:

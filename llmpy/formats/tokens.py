@@ -71,8 +71,6 @@ class TokenFile:
     def _check(self) -> None:
         file = self._file
         head = file.head()
-        if not head:
-            raise FormatError(f"{file.path}: file is empty, expected {EXPECTED}")
         magic = int.from_bytes(head[:4], "little")
         if magic in KINDS:
             header = file.header(TOKENS)
