@@ -54,7 +54,7 @@ def clean(raw: bytes) -> str:
     speaker = r"(?<=\n\n)(?!ACT |SCENE )([A-Z][A-Z' ]+)"
     text = re.sub(speaker + r"\n(?=[^\n])", r"\1.\n", text)  # the point was forgotten
     text = re.sub(speaker + r"\. (?=[A-Z]?[a-z\[ ])", r"\1.\n", text)  # the speech on the same line
-    return re.sub(speaker + r"\.\n\n(?=[A-Z] ?[a-z])", r"\1.\n", text)  # a blank line before it
+    return re.sub(speaker + r"\.\n\n(?='?[A-Z] ?[a-z])", r"\1.\n", text)  # a blank line before it
 
 
 def fetch(folder: str) -> Path:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from ..errors import FormatError
 
 CORPUS_FILE = "shakespeare.txt.gz"
-CORPUS_SHA256 = "acb17cc313deac98ceb8ee1aa6c0571b98ef703fed44a6d151769b50a595c8ea"
+CORPUS_SHA256 = "1ad48a9afa14e4f0d88166b4b951e67eaf02090b950e153af3781821768a1466"
 
 
 def read_packaged(name: str, sha256: str) -> bytes:

@@ -34,6 +34,7 @@ from ..rng import MT19937
 
 Batch = tuple[NDArray[np.int32], NDArray[np.int32]]  # tokens and targets, (B, T) each
 
+MAX_ID = 2**31 - 1  # of an int32
 _PIECE = 1 << 20  # tokens checked at a time
 
 
@@ -64,7 +65,9 @@ class MemoryTokens:
                 "expected integers with one axis"
             )
         self.num_tokens = self._tokens.size
-        check_ids(self, 2**31)
+        for start in range(0, self.num_tokens, _PIECE):
+            ids = self._tokens[start : start + _PIECE]
+            _check_piece(self.path, start, ids, (ids < 0) | (ids > MAX_ID), MAX_ID + 1)
 
     def read(self, start: int, count: int) -> NDArray[np.int32]:
         """Give a copy of the tokens start ... start + count - 1 as int32."""
@@ -94,14 +97,18 @@ def check_ids(source: TokenSource, vocab_size: int) -> None:
     """Raise FormatError at the first token that is not in [0, vocab_size)."""
     for start in range(0, source.num_tokens, _PIECE):
         ids = source.read(start, min(_PIECE, source.num_tokens - start))
-        # as unsigned, a negative id is larger than any vocabulary
-        wrong = np.flatnonzero(ids.view(np.uint32) >= vocab_size)
-        if wrong.size:
-            i = int(wrong[0])
-            raise FormatError(
-                f"{source.path}: token {start + i:,} is {ids[i]}, expected 0 to {vocab_size - 1} "
-                f"(vocab_size is {vocab_size}). The file may be made for another vocabulary."
-            )
+        _check_piece(source.path, start, ids, ids >= vocab_size, vocab_size)
+
+
+def _check_piece(
+    path: str, start: int, ids: NDArray[Any], wrong: NDArray[np.bool_], vocab_size: int
+) -> None:
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise FormatError(
+            f"{path}: token {start + i:,} is {ids[i]}, expected 0 to {vocab_size - 1} "
+            f"(vocab_size is {vocab_size}). The tokens may be of another vocabulary."
+        )
 
 
 def _check_sizes(B: int, T: int, rank: int, num_processes: int) -> None:
@@ -222,13 +229,29 @@ class DataLoader:
         Raises FormatError for a shard that is no token file or has a token that is not in
         [0, vocab_size), UsageError if there is none or one is too small for a batch.
         """
-        shards: list[str | MemoryTokens] = [*find_shards(pattern)]
-        self._start(shards, B, T, shuffle, rank, num_processes, seed, vocab_size)
+        self._start(
+            find_shards(pattern),
+            B,
+            T,
+            shuffle=shuffle,
+            rank=rank,
+            num_processes=num_processes,
+            seed=seed,
+            vocab_size=vocab_size,
+        )
 
     @classmethod
     def from_tokens(
-        cls,
-        tokens: Sequence[int] | NDArray[Any],
+        cls, tokens: Sequence[int] | NDArray[Any], B: int, T: int, **settings: Any
+    ) -> "DataLoader":
+        """Take batches of integers (N) in memory, as if they were one shard; settings as above."""
+        loader = cls.__new__(cls)
+        loader._start([MemoryTokens(tokens)], B, T, **settings)
+        return loader
+
+    def _start(
+        self,
+        shards: Sequence[str | MemoryTokens],
         B: int,
         T: int,
         *,
@@ -237,23 +260,6 @@ class DataLoader:
         num_processes: int = 1,
         seed: int = 42,
         vocab_size: int | None = None,
-    ) -> "DataLoader":
-        """Take batches of integers (N) in memory, as if they were one shard."""
-        loader = cls.__new__(cls)
-        shards: list[str | MemoryTokens] = [MemoryTokens(tokens)]
-        loader._start(shards, B, T, shuffle, rank, num_processes, seed, vocab_size)
-        return loader
-
-    def _start(
-        self,
-        shards: list[str | MemoryTokens],
-        B: int,
-        T: int,
-        shuffle: bool,
-        rank: int,
-        num_processes: int,
-        seed: int,
-        vocab_size: int | None,
     ) -> None:
         _check_sizes(B, T, rank, num_processes)
         self.B, self.T, self.rank, self.num_processes = B, T, rank, num_processes
