@@ -123,6 +123,11 @@ def _within(flag: str, value: float, low: float, high: float, want: str) -> None
         raise ConfigError(f"{flag} is {value:g}, expected {want}")
 
 
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**64:
+        raise ConfigError(f"--seed is {seed}, expected 0 to 2**64 - 1")
+
+
 def _one_of(flag: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ConfigError(f"{flag} is {value}, expected one of {', '.join(choices)}")
@@ -160,6 +165,7 @@ class TrainConfig:
     )
     overfit: bool = setting(False, "-a", "train on one batch of the validation data")
     seed: int = setting(42, None, "of initial weights, shuffling and sampling")
+    recompute: int = setting(0, "-r", "how much to compute again in the backward pass; only 0 yet")
 
     def __post_init__(self) -> None:
         _at_least("--batch-size", self.batch_size, 1)
@@ -181,7 +187,9 @@ class TrainConfig:
         _at_least("--sample-every", self.sample_every, 0)
         _at_least("--sample-tokens", self.sample_tokens, 1)
         _at_least("--checkpoint-every", self.checkpoint_every, 0)
-        _at_least("--seed", self.seed, 0)
+        _check_seed(self.seed)
+        if self.recompute != 0:
+            raise ConfigError(f"--recompute {self.recompute} is not built yet, expected 0")
         self._check_total_batch_size()
 
     def _check_total_batch_size(self) -> None:
@@ -280,7 +288,7 @@ class SamplingConfig:
         _at_least("--top-k", self.top_k, 1)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ConfigError(f"--top-p is {self.top_p:g}, expected above 0 and at most 1")
-        _at_least("--seed", self.seed, 0)
+        _check_seed(self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)

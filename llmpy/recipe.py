@@ -14,106 +14,149 @@ rounding. They are float32 and drawn from with xorshift*, state 1337, kept from 
 """
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .config import GPT2Config, TrainConfig
-from .formats.tokenizer import GPT2_EOT, Tokenizer
+from .c_lines import activations_line, model_lines
+from .config import SEED_RECIPE, RunConfig, TrainConfig, descriptor_config
+from .data.loader import DataLoader, SeedLoader
+from .errors import UsageError
+from .flags import flag_of, make
+from .formats.checkpoint import read_checkpoint_config
+from .formats.tokenizer import GPT2_EOT, Tokenizer, check_vocabulary, read_tokenizer
 from .generate import sample_mult, start_token
+from .model import GPT2
 from .rng import random_f32
-from .tensors import PARAMS, SEED_ACTS, table_size
-from .train import EPS, Loader, require_finite, validate
+from .run import TRAIN_DATA, VAL_DATA, make_model
+from .train import EPS, Loader, check_seq_len, require_finite, validate
 
 RNG_STATE = 1337  # same as llm.c
 
-DATA = {  # order -> the first pair of files that exists
-    "seed": (
-        ("data/tiny_shakespeare_train.bin", "data/tiny_shakespeare_val.bin"),
-        ("data/TinyStories_train.bin", "data/TinyStories_val.bin"),
-    ),
-    "llm.c": (
-        (
-            "dev/data/tinyshakespeare/tiny_shakespeare_train.bin",
-            "dev/data/tinyshakespeare/tiny_shakespeare_val.bin",
-        ),
-        ("dev/data/tinystories/TinyStories_train.bin", "dev/data/tinystories/TinyStories_val.bin"),
-    ),
+# order -> where the data are: the first that exists
+# fmt: off
+TRAIN_DATA_PATHS = {
+    "seed": ("data/tiny_shakespeare_train.bin", "data/TinyStories_train.bin"),
+    "llm.c": (TRAIN_DATA, "dev/data/tinystories/TinyStories_train.bin"),
 }
+VAL_DATA_PATHS = {
+    "seed": ("data/tiny_shakespeare_val.bin", "data/TinyStories_val.bin"),
+    "llm.c": (VAL_DATA, "dev/data/tinystories/TinyStories_val.bin"),
+}
+# fmt: on
 MODEL_NAME = "gpt2_124M.bin"
 TOKENIZER_NAME = "gpt2_tokenizer.bin"
 
+# what flags may change
+SETTINGS = (
+    "batch_size", "seq_len", "steps", "lr", "beta1", "beta2", "weight_decay", "val_every",
+    "val_batches", "sample_every", "sample_tokens", "seed", "recompute",
+)  # fmt: skip
 
-def run_recipe(
-    model: Any,
-    train_loader: Loader,
-    val_loader: Loader,
-    tokenizer: Tokenizer | None,
-    config: TrainConfig,
-    *,
-    order: str,
-    tokenizer_path: str = TOKENIZER_NAME,
-) -> Iterator[bytes]:
-    """Give what the C program writes to stdout, piece by piece, and train the model.
 
-    tokenizer       None if the file `tokenizer_path` is missing: ids are written
-    config          of it count B, T, steps, lr, betas, decay, and what happens how often
-    order           `seed` or `llm.c`
+@dataclass
+class Recipe:
+    """What the C program has made when its loop begins."""
+
+    model: GPT2
+    config: TrainConfig  # of it count SETTINGS
+    train_loader: Loader
+    val_loader: Loader
+    tokenizer: Tokenizer | None  # None if its file is missing: ids are written
+    tokenizer_path: str
+    order: str
+
+
+def open_recipe(run: RunConfig, given: Mapping[str, Any], backend: Any) -> Recipe:
+    """Check the settings and make what `run_recipe` needs.
+
+    given    values of TrainConfig's fields, those that were set
+    backend  module
+
+    Raises UsageError for a flag that means nothing here; else as `open_run`.
     """
-    yield from model_lines(model.config, order)
+    refused = [flag_of(name) for name in given if name not in SETTINGS]
+    refused += [flag for flag, on in (("--out", run.out), ("--no-shuffle", run.no_shuffle)) if on]
+    if refused:
+        raise UsageError(
+            f"{refused[0]} is given with --recipe {run.recipe}, which has no such thing"
+        )
+    init = MODEL_NAME if run.init is None else run.init
+    sizes = read_checkpoint_config(init)[0] if init.endswith(".bin") else descriptor_config(init)
+    config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
+    check_seq_len(config.seq_len, sizes.max_seq_len)
+    tokenizer_path = TOKENIZER_NAME if run.tokenizer is None else run.tokenizer
+    tokenizer = read_tokenizer(tokenizer_path) if Path(tokenizer_path).exists() else None
+    if tokenizer is not None:
+        check_vocabulary(tokenizer, sizes, tokenizer_path)
+    train_data = _data_path("--train-data", run.train_data, TRAIN_DATA_PATHS[run.order])
+    val_data = _data_path("--val-data", run.val_data, VAL_DATA_PATHS[run.order])
+    B, T, V = config.batch_size, config.seq_len, sizes.vocab_size
+    train_loader: Loader
+    val_loader: Loader
+    if run.order == "seed":
+        train_loader, val_loader = SeedLoader(train_data, B, T, V), SeedLoader(val_data, B, T, V)
+    else:
+        train_loader = DataLoader(train_data, B, T, shuffle=True, seed=config.seed, vocab_size=V)
+        val_loader = DataLoader(val_data, B, T, vocab_size=V)
+    model = make_model(init, config.seed, sizes, backend)
+    return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, run.order)
+
+
+def _data_path(flag: str, given: str | None, defaults: tuple[str, ...]) -> str:
+    if given is not None:
+        return given
+    for path in defaults:
+        if Path(path).exists():
+            return path
+    raise UsageError(f"{flag} is not given, and its defaults {' and '.join(defaults)} are missing")
+
+
+def run_recipe(recipe: Recipe) -> Iterator[bytes]:
+    """Train the model; give what the C program writes to stdout, piece by piece."""
+    model, config, order = recipe.model, recipe.config, recipe.order
+    for line in model_lines(model.config, order):
+        yield _line(line)
     per_batch = config.tokens_per_micro_batch
-    yield _line(f"train dataset num_batches: {train_loader.num_tokens // per_batch}")
-    yield _line(f"val dataset num_batches: {val_loader.num_tokens // per_batch}")
-    if tokenizer is None:
-        yield from missing_tokenizer_lines(tokenizer_path)
+    yield _line(f"train dataset num_batches: {recipe.train_loader.num_tokens // per_batch}")
+    yield _line(f"val dataset num_batches: {recipe.val_loader.num_tokens // per_batch}")
+    if recipe.tokenizer is None:
+        yield from missing_tokenizer_lines(recipe.tokenizer_path)
     rng_state = RNG_STATE
-    told = False
+    activations: bytes | None = _line(
+        activations_line(model.config, config.batch_size, config.seq_len, order)
+    )
     for step in range(config.steps or 0):
         if config.val_every and step % config.val_every == 0:
-            val_loss = validate(model, val_loader, config.val_batches)
-            if not told:
-                told = True
-                yield _activations_line(model.config, config, order)
+            val_loss = validate(model, recipe.val_loader, config.val_batches)
+            if activations is not None:  # told by the first forward pass
+                yield activations
+                activations = None
             yield _line(f"val loss {val_loss:f}")
         if config.sample_every and step > 0 and step % config.sample_every == 0:
-            rng_state = yield from _sample(model, tokenizer, config.sample_tokens, rng_state)
+            rng_state = yield from _sample(recipe, rng_state)
         start = time.perf_counter()
-        loss = model.forward_backward(*train_loader.next_batch())
-        require_finite(f"step {step}", "loss", loss, model.grad_norm())
-        model.update(
-            config.lr, config.beta1, config.beta2, EPS, config.weight_decay, step + 1, decay="all"
-        )
-        model.backend.sync()
+        loss = _train_step(recipe, step)
         milliseconds = 1000 * (time.perf_counter() - start)
-        if not told:
-            told = True
-            yield _activations_line(model.config, config, order)
+        if activations is not None:
+            yield activations
+            activations = None
         yield _line(f"step {step}: train loss {loss:f} (took {milliseconds:f} ms)")
 
 
-def model_lines(config: GPT2Config, order: str) -> Iterator[bytes]:
-    """Give the lines about the model that the C program begins with."""
-    yield b"[GPT-2]\n"
-    yield _line(f"max_seq_len: {config.max_seq_len}")
-    yield _line(f"vocab_size: {config.vocab_size}")
-    if order == "llm.c":
-        yield _line(f"padded_vocab_size: {config.padded_vocab_size}")
-    yield _line(f"num_layers: {config.num_layers}")
-    yield _line(f"num_heads: {config.num_heads}")
-    yield _line(f"channels: {config.channels}")
-    yield _line(f"num_parameters: {table_size(PARAMS, _counted(config, order))}")
-
-
-def _activations_line(config: GPT2Config, train: TrainConfig, order: str) -> bytes:
-    dims = {**_counted(config, order), "B": train.batch_size, "T": train.seq_len}
-    return _line(f"num_activations: {table_size(SEED_ACTS, dims)}")
-
-
-def _counted(config: GPT2Config, order: str) -> dict[str, int]:
-    """The sizes by which the program counts: that of April 2024 did not pad the vocabulary."""
-    return config.dims if order == "llm.c" else {**config.dims, "Vp": config.vocab_size}
+def _train_step(recipe: Recipe, step: int) -> float:
+    model, config = recipe.model, recipe.config
+    loss = model.forward_backward(*recipe.train_loader.next_batch())
+    require_finite(f"step {step}", "loss", loss, model.grad_norm())
+    model.update(
+        config.lr, config.beta1, config.beta2, EPS, config.weight_decay, step + 1, decay="all"
+    )
+    model.backend.sync()
+    return loss
 
 
 def missing_tokenizer_lines(path: str) -> Iterator[bytes]:
@@ -125,14 +168,13 @@ def missing_tokenizer_lines(path: str) -> Iterator[bytes]:
     yield b"---\n"
 
 
-def _sample(
-    model: Any, tokenizer: Tokenizer | None, count: int, rng_state: int
-) -> Generator[bytes, None, int]:
-    """Draw count - 1 tokens; the generator's value is the state of the random numbers."""
+def _sample(recipe: Recipe, rng_state: int) -> Generator[bytes, None, int]:
+    """Draw sample_tokens - 1; the generator's value is the state of the random numbers."""
+    model, tokenizer = recipe.model, recipe.tokenizer
     maxT, V = model.config.max_seq_len, model.config.vocab_size
     tokens = [min(GPT2_EOT, V - 1) if tokenizer is None else start_token(tokenizer)]
     yield b"generating:\n---\n"
-    for _ in range(1, count):
+    for _ in range(1, recipe.config.sample_tokens):
         probabilities = softmax(model.next_logits(np.array([tokens[-maxT:]], np.int32))[0])
         rng_state, coin = random_f32(rng_state)
         tokens.append(sample_mult(probabilities, float(coin)))

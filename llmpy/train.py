@@ -40,7 +40,7 @@ class Loader(Protocol):
     """Where batches come from."""
 
     @property
-    def num_batches(self) -> int:
+    def batches_per_epoch(self) -> int:
         """Batches of one pass."""
 
     @property
@@ -249,7 +249,7 @@ def _due(step: int, every: int, last: bool, at_zero: bool = False) -> bool:
 def validate(model: Any, loader: Loader, batches: int) -> float:
     """Give the mean loss over so many batches from the beginning; -1 is all of them."""
     loader.reset()
-    count = loader.num_batches if batches == -1 else batches
+    count = loader.batches_per_epoch if batches == -1 else batches
     return math.fsum(model.forward(*loader.next_batch()) for _ in range(count)) / count
 
 

@@ -1,0 +1,110 @@
+"""Output: results to stdout as UTF-8 bytes on any console, everything else to stderr."""
+
+import codecs
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def write(data: bytes | str) -> None:
+    """Write to stdout, at once. Text becomes UTF-8 whatever the console's encoding is."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogateescape")
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None:  # no bytes underneath, as in a notebook
+        sys.stdout.write(data.decode("utf-8", "replace"))
+    else:
+        stream.write(data)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Write a line to stderr; what its encoding lacks comes escaped."""
+    if sys.stderr is None:  # closed
+        return
+    with contextlib.suppress(OSError, ValueError):
+        encoding = getattr(sys.stderr, "encoding", None) or "ascii"
+        sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stderr.flush()
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a person sees this stream as it is written."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # None, or closed
+        return False
+
+
+def close_stdout() -> None:
+    """Let stdout go nowhere: its reader has left, and the interpreter must not trip over it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class TextStream:
+    """Bytes of tokens to stdout as whole UTF-8 characters; what is none becomes U+FFFD."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(self, piece: bytes) -> None:
+        """Write the characters that are complete."""
+        text = self._decoder.decode(piece)
+        if text:
+            write(text)
+
+    def end(self) -> None:
+        """Write what is left of a character that was cut."""
+        text = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        if text:
+            write(text)
+
+
+class Progress:
+    """A bar on stderr while training, if stderr is a terminal; else nothing."""
+
+    def __init__(self, steps: int, shown: bool) -> None:
+        self._bar: Any = None
+        if not shown:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("train", total=steps, state="")
+        self._bar.start()
+
+    def advance(self, state: str) -> None:
+        """Count a step; `state` is shown beside the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, state=state)
+
+    @contextlib.contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Take the bar away while something else is written to the terminal."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.stop()
+        yield
+        self._bar.start()
+
+    def close(self) -> None:
+        """Take the bar away for good."""
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,25 @@
+"""What a command computes with: the backend by name, its threads, a line that says so."""
+
+from typing import Any
+
+from .config import DeviceConfig
+from .errors import UsageError
+
+
+def open_backend(device: DeviceConfig) -> tuple[Any, str]:
+    """Load the backend and set its threads, before any model is made.
+
+    Returns the backend module and one line about it. Raises UsageError for what is not built yet.
+    """
+    from .model import load_backend
+
+    if device.backend == "webgpu":
+        raise UsageError("--backend webgpu is not built yet, expected cpu or numpy")
+    if device.dtype == "bfloat16":
+        raise UsageError("--dtype bfloat16 is not built yet, expected float32")
+    if device.backend == "numpy" and device.threads is not None:
+        raise UsageError("--threads is given with --backend numpy, expected --backend cpu")
+    backend = load_backend("cpu" if device.backend == "auto" else device.backend)
+    if backend.name == "cpu":
+        backend.set_threads(device.threads)
+    return backend, f"backend {backend.name}: {backend.describe()}"

@@ -1,0 +1,129 @@
+"""`llmpy train`: run a training run and tell its events on the console."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .config import RunConfig, SamplingConfig
+from .console import Progress, TextStream, is_terminal, note, write
+from .generate import generate, start_token
+from .run import Run, open_run
+from .train import Checkpoint, Event, Finished, Sample, Step, Validation, train
+
+LAST_SAMPLE_TOKENS = 400  # with which the baby recipe ends
+
+
+def run_recipe_command(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
+    """Carry out `llmpy train --recipe train_gpt2.c`."""
+    from .recipe import open_recipe, run_recipe
+
+    recipe = open_recipe(run, given, backend)
+    note(line)
+    for piece in run_recipe(recipe):
+        write(piece)
+    return 0
+
+
+def run_training(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
+    """Carry out `llmpy train`."""
+    opened = open_run(run, given, backend)
+    note(line)
+    note(_model_line(opened))
+    for text in opened.notes:
+        note(text)
+    if opened.folder is not None:
+        opened.folder.start()
+        if opened.tokenizer is not None:
+            opened.folder.write_tokenizer(opened.tokenizer)
+    _tell_events(opened)
+    if opened.folder is not None and opened.config.steps:
+        _draw_curve(opened)
+    if opened.baby:
+        _last_sample(opened)
+    return 0
+
+
+def _model_line(run: Run) -> str:
+    c, t = run.model.config, run.config
+    return (
+        f"model: L {c.num_layers}, NH {c.num_heads}, C {c.channels}, maxT {c.max_seq_len},"
+        f" V {c.vocab_size}, {run.model.num_parameters:,} parameters;"
+        f" {t.steps} steps of {t.tokens_per_step:,} tokens"
+    )
+
+
+def _tell_events(run: Run) -> None:
+    """Train; print llm.c's lines.
+
+    A bar on the terminal shows what would otherwise scroll by: for the baby recipe its 2000 step
+    lines, unless stdout goes elsewhere; else a run whose stdout goes elsewhere.
+    """
+    scrolls = is_terminal(sys.stdout)
+    shown = is_terminal(sys.stderr) and (run.baby or not scrolls)
+    progress = Progress(run.config.steps or 0, shown)
+    quiet = shown and scrolls
+    if not shown and is_terminal(sys.stderr):
+        note("the first step compiles kernels and takes longer")
+    events = train(
+        run.model,
+        run.train_loader,
+        run.val_loader,
+        run.config,
+        folder=run.folder,
+        start_token=start_token(run.tokenizer),
+    )
+    try:
+        for event in events:
+            if isinstance(event, Step):
+                if not quiet:
+                    _tell(run, event)
+                progress.advance(f"loss {event.loss:.4f}, {event.tokens_per_second:,.0f} tokens/s")
+            else:
+                with progress.hidden():
+                    _tell(run, event)
+    finally:
+        progress.close()
+
+
+def _tell(run: Run, event: Event) -> None:
+    if isinstance(event, Sample):
+        write("generating:\n---\n")
+        write_tokens(run, event.tokens)
+        write("\n---\n")
+    elif isinstance(event, Checkpoint):
+        note(f"wrote {event.path}")
+    elif isinstance(event, Validation | Step | Finished):
+        line = event.line()
+        if line is not None:
+            write(line + "\n")
+
+
+def write_tokens(run: Run, tokens: tuple[int, ...]) -> None:
+    """Write tokens as text, or as ids if there is no tokenizer."""
+    if run.tokenizer is None:
+        write("".join(f"{token} " for token in tokens))
+        return
+    stream = TextStream()
+    stream.write(run.tokenizer.decode(tokens))
+    stream.end()
+
+
+def _draw_curve(run: Run) -> None:
+    assert run.folder is not None
+    path = run.folder.write_curve()
+    if path is None:
+        note("no loss.png: matplotlib is not installed. pip install 'llmpy[plot]' gets it.")
+    else:
+        note(f"wrote {path}")
+
+
+def _last_sample(run: Run) -> None:
+    sampling = SamplingConfig(seed=run.config.seed)
+    stream = TextStream()
+    write("\n")
+    if run.tokenizer is None:
+        return
+    for token in generate(run.model, [start_token(run.tokenizer)], LAST_SAMPLE_TOKENS, sampling):
+        stream.write(run.tokenizer.token_table[token])
+    stream.end()
+    write("\n")
