@@ -1,8 +1,8 @@
 """How far an op may be from the reference in float64: op x dtype, and the reason.
 
 The figures are for inputs of about unit size, as op_cases.py draws them. An element may be off by
-rtol * |want| + atol * the root mean square of its tensor, the whole tensor by l2 * its L2 norm; both
-measures are at least 1.
+rtol * |want| + atol * the root mean square of its tensor, the whole tensor by l2 * its L2 norm;
+root mean square and norm count as at least 1.
 """
 
 from typing import NamedTuple
