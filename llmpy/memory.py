@@ -14,6 +14,8 @@ from .config import GPT2Config
 from .errors import UsageError
 from .tensors import ACTS, PARAMS, table_size
 
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
 # scratch of the backward pass, one layer after the other
 SCRATCH: dict[str, tuple[str, ...]] = {
     "dresidual": ("B", "T", "C"),
@@ -47,7 +49,7 @@ def training_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int
 
 def available_bytes() -> int | None:
     """Give the memory that this process can still take; None where the system does not say."""
-    known = [*_machine_bytes(), *_control_group_bytes()]
+    known = [*_machine_bytes(), *control_group_bytes(_control_groups())]
     return min(known, default=None)
 
 
@@ -65,6 +67,13 @@ def require_memory(who: str, what: str, needed: int) -> None:
         )
 
 
+def _control_groups() -> list[str]:
+    try:
+        return Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
 def _machine_bytes() -> Iterator[int]:
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
@@ -79,12 +88,12 @@ def _machine_bytes() -> Iterator[int]:
         return
 
 
-def _control_group_bytes(root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
-    """Give what each control group on the way up leaves; version 2, then 1."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
+def control_group_bytes(lines: list[str], root: Path = CONTROL_GROUPS) -> Iterator[int]:
+    """Give what each control group on the way up leaves; version 2, and 1.
+
+    lines  of /proc/self/cgroup: `id:controllers:group`
+    root   where the groups are folders
+    """
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
