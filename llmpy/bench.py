@@ -78,9 +78,14 @@ def bench(name: str | None, device: DeviceConfig) -> list[Result]:
 
     Raises UsageError for an unknown name, BackendError if a process fails.
     """
+    check_workload(name)
+    return [_in_own_process(n, device) for n in WORKLOADS if name in (None, n)]
+
+
+def check_workload(name: str | None) -> None:
+    """Raise UsageError for the name of no workload."""
     if name is not None and name not in WORKLOADS:
         raise UsageError(f"--workload is {name}, expected one of {', '.join(WORKLOADS)}")
-    return [_in_own_process(n, device) for n in WORKLOADS if name in (None, n)]
 
 
 def _in_own_process(name: str, device: DeviceConfig) -> Result:

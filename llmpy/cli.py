@@ -59,10 +59,10 @@ COMMANDS = (
             "--hellaswag", "--config",
         ),
         more=f"""\
-Without --init, the baby recipe: {_BABY},
---out out (started over if it holds a run). With --init, llm.c's defaults as shown, T at most the
-model's, and files only with --out. --recipe train_gpt2.c has the C program's defaults and writes
-no file. llm.c's own short flags (-i -j -e -o -b -t -d -x -k -l -u -q -c -v -m -s -g -a -n ...) are
+Without --init, the baby recipe: {_BABY}, and --out out, which is started over if it holds a run.
+With --init, the defaults above, which are llm.c's: T is at most the model's, and files are written
+only with --out. --recipe train_gpt2.c has the C program's defaults, and writes no file.
+llm.c's own short flags (-i -j -e -o -b -t -d -x -k -l -u -q -c -v -m -s -g -a -n and more) are
 taken with llm.c's meaning.""",
     ),
     Command(
@@ -293,12 +293,13 @@ def _bench(given: dict[str, Any], values: dict[str, Any]) -> int:
     import dataclasses
     import json
 
-    from .bench import bench, table
+    from .bench import bench, check_workload, table
     from .device import open_backend
     from .formats.header import atomic_write
 
     config: BenchConfig = make(BenchConfig, values)
     device: DeviceConfig = make(DeviceConfig, values)
+    check_workload(config.workload)
     _, line = open_backend(device)  # refuses what is not there before the first process starts
     note(line)
     # open before the work, so that a path that can't be written is told at once

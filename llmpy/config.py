@@ -101,15 +101,22 @@ SCHEDULES = ("cosine", "linear", "constant", "wsd")
 
 
 def setting(
-    default: Any, short: str | None, text: str, *, choices: tuple[str, ...] | None = None
+    default: Any,
+    short: str | None,
+    text: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    metavar: str | None = None,
 ) -> Any:
     """Make a field that is also a flag.
 
     short    llm.c's flag for it, None where it has none
     text     the help, with the unit
     choices  the only values there are
+    metavar  what stands for the value in the help, where its type does not say enough
     """
-    return field(default=default, metadata={"short": short, "text": text, "choices": choices})
+    metadata = {"short": short, "text": text, "choices": choices, "metavar": metavar}
+    return field(default=default, metadata=metadata)
 
 
 def _at_least(flag: str, value: int | None, least: int) -> None:
@@ -243,12 +250,21 @@ class RunConfig:
     """What a training run reads and writes."""
 
     init: str | None = setting(
-        None, "-e", "start: baby, d6, d12, ..., gpt3:c384, ..., or a model FILE.bin"
+        None,
+        "-e",
+        "start: baby, d6, d12, ..., gpt3:c384, ..., or a model FILE.bin",
+        metavar="MODEL",
     )
-    train_data: str | None = setting(None, "-i", "pattern of the token files to train on")
-    val_data: str | None = setting(None, "-j", "pattern of the token files to validate on")
-    tokenizer: str | None = setting(None, None, "tokenizer file, for samples")
-    out: str | None = setting(None, "-o", "folder for checkpoints, log, tokenizer and loss curve")
+    train_data: str | None = setting(
+        None, "-i", "pattern of the token files to train on", metavar="PATTERN"
+    )
+    val_data: str | None = setting(
+        None, "-j", "pattern of the token files to validate on", metavar="PATTERN"
+    )
+    tokenizer: str | None = setting(None, None, "tokenizer file, for samples", metavar="FILE")
+    out: str | None = setting(
+        None, "-o", "folder for checkpoints, log, tokenizer and loss curve", metavar="DIR"
+    )
     no_shuffle: bool = setting(False, None, "go through the training data in order")
     recipe: str | None = setting(
         None, None, "do what llm.c's C program does, line by line", choices=RECIPES
@@ -297,13 +313,13 @@ class GenerateConfig:
 
     prompt: str | None = setting(None, None, "text to continue; default none")
     prompt_file: str | None = setting(
-        None, None, "file with the text to continue, UTF-8; - is stdin"
+        None, None, "file with the text to continue, UTF-8; - is stdin", metavar="FILE"
     )
     n: int = setting(256, "-n", "tokens to generate")
     num_samples: int = setting(1, None, "continuations of the prompt")
     no_cache: bool = setting(False, None, "run the whole model for every token (now always so)")
     tokenizer: str | None = setting(
-        None, None, "default tokenizer.bin beside the model, else GPT-2's"
+        None, None, "default tokenizer.bin beside the model, else GPT-2's", metavar="FILE"
     )
 
     def __post_init__(self) -> None:
@@ -318,7 +334,9 @@ class VerifyConfig:
     """What a model is checked against."""
 
     steps: int = setting(10, None, "AdamW steps")
-    losses: str | None = setting(None, None, "file of expected losses, one number a line")
+    losses: str | None = setting(
+        None, None, "file of expected losses, one number a line", metavar="FILE"
+    )
     tolerance: float | None = setting(
         None, None, "largest absolute difference allowed; default llm.c's"
     )
@@ -333,11 +351,15 @@ class VerifyConfig:
 class DumpConfig:
     """What to compute, and where to put it."""
 
-    tokens: str | None = setting(None, None, "token file; the batch is its first B*T+1 tokens")
+    tokens: str | None = setting(
+        None, None, "token file; the batch is its first B*T+1 tokens", metavar="FILE"
+    )
     batch_size: int = setting(4, None, "sequences (B)")
     seq_len: int = setting(64, None, "tokens in a sequence (T)")
-    state: str | None = setting(None, None, "debug state to write, version 2")
-    npz: str | None = setting(None, None, "file for every intermediate and gradient by name")
+    state: str | None = setting(None, None, "debug state to write, version 2", metavar="FILE")
+    npz: str | None = setting(
+        None, None, "file for every intermediate and gradient by name", metavar="FILE"
+    )
 
     def __post_init__(self) -> None:
         _at_least("--batch-size", self.batch_size, 1)
@@ -348,5 +370,5 @@ class DumpConfig:
 class BenchConfig:
     """What to time."""
 
-    workload: str | None = setting(None, None, "name of one workload; default all")
-    json: str | None = setting(None, None, "file for the results")
+    workload: str | None = setting(None, None, "name of one workload; default all", metavar="NAME")
+    json: str | None = setting(None, None, "file for the results", metavar="FILE")

@@ -10,6 +10,7 @@ another flag of the command.
 
 import argparse
 import dataclasses
+import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -60,16 +61,20 @@ def value_type(setting: type, name: str) -> type:
 def add_command(subparsers: Any, command: Command) -> None:
     """Add the parser of a command."""
     parser = subparsers.add_parser(
-        command.name, help=command.text, description=command.text, epilog=command.more or None
+        command.name, help=command.text, description=command.text, epilog=_wrapped(command.more)
     )
     for name, text in command.positionals.items():
         parser.add_argument(name, help=text)
     for setting in command.settings:
-        title = (setting.__doc__ or "").strip().splitlines()[0].rstrip(".").lower()
+        title = (setting.__doc__ or "").split(".")[0].strip().lower()
         group = parser.add_argument_group(title)
         for field in dataclasses.fields(setting):
             _add_flag(group, field, value_type(setting, field.name))
     parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+
+
+def _wrapped(text: str) -> str | None:
+    return textwrap.fill(" ".join(text.split()), 80) if text else None
 
 
 def _add_flag(group: Any, field: dataclasses.Field[Any], kind: type) -> None:
@@ -85,7 +90,9 @@ def _add_flag(group: Any, field: dataclasses.Field[Any], kind: type) -> None:
         text += f": {', '.join(choices)}"
     if field.default is not None:
         text += f" ({field.default:g})" if kind is float else f" ({field.default})"
-    metavar = {int: "N", float: "F"}.get(kind, "NAME" if choices else "TEXT")
+    metavar = field.metadata["metavar"] or {int: "N", float: "F"}.get(
+        kind, "NAME" if choices else "TEXT"
+    )
     group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, metavar=metavar, help=text)
 
 

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .config import RunConfig, SamplingConfig
+from .config import RunConfig
 from .console import Progress, TextStream, is_terminal, note, write
-from .generate import generate, start_token
+from .generate import generate, sampling_rng, start_token
 from .run import Run, open_run
 from .train import Checkpoint, Event, Finished, Sample, Step, Validation, train
 
@@ -118,12 +118,13 @@ def _draw_curve(run: Run) -> None:
 
 
 def _last_sample(run: Run) -> None:
-    sampling = SamplingConfig(seed=run.config.seed)
-    stream = TextStream()
-    write("\n")
     if run.tokenizer is None:
         return
-    for token in generate(run.model, [start_token(run.tokenizer)], LAST_SAMPLE_TOKENS, sampling):
+    rng = sampling_rng(run.config.seed, sample=1)  # not what the samples before have shown
+    tokens = generate(run.model, [start_token(run.tokenizer)], LAST_SAMPLE_TOKENS, rng=rng)
+    stream = TextStream()
+    write("\n")
+    for token in tokens:
         stream.write(run.tokenizer.token_table[token])
     stream.end()
     write("\n")
