@@ -125,6 +125,16 @@ def test_float32_round_trip_keeps_every_bit(tmp_path_factory, maxT, V, L, NH, HS
     assert memory2.tobytes() == memory.tobytes()
 
 
+def test_bfloat16_round_trip_of_more_than_one_piece(tmp_path):
+    config = GPT2Config(max_seq_len=8, vocab_size=200, num_layers=2, num_heads=4, channels=256)
+    memory = random_memory(config)
+    memory = (memory.view(np.uint32) & 0xFFFF0000).view(np.float32)  # exact in bfloat16
+    assert memory.size > 2**20 + 256 * 256  # converted in pieces of 2**20
+    write_checkpoint(tmp_path / "m.bin", config, memory, 5)
+    assert (tmp_path / "m.bin").stat().st_size == 1024 + 2 * memory.size
+    assert read_checkpoint(tmp_path / "m.bin")[1].tobytes() == memory.tobytes()
+
+
 def test_padding_of_our_size_is_kept_and_not_written_to_version_1(tmp_path):
     memory = random_memory(TINY)
     memory[6:256] = 7

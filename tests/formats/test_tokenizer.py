@@ -327,7 +327,8 @@ class TestBytes:
 
     def test_end_of_text_with_another_name_is_no_special_text(self):
         tokenizer = Tokenizer([*BYTES, b"<|endoftext|>", b"</s>"], eot=257)
-        assert 257 not in tokenizer.encode("x</s> <|endoftext|>", allow_special=True)
+        text = "x</s> <|endoftext|>"
+        assert tokenizer.encode(text, allow_special=True) == list(text.encode())
 
     def test_tables_that_can_only_decode(self):
         missing = Tokenizer([*BYTES[:10], *BYTES[11:], b"ab"], None)
