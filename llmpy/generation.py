@@ -32,7 +32,7 @@ def run_generation(
             " Give --tokenizer FILE."
         )
     prompt = read_prompt(config)
-    ids = tokenizer.encode(prompt)
+    ids = tokenizer.encode(prompt) if prompt else []  # a vocabulary may only decode
     model = GPT2.from_checkpoint(model_path, backend)
     note(line)
     for i in range(config.num_samples):

@@ -31,6 +31,8 @@ class OutlierDetector:
         n = len(self.values)
         if n < (self.values.maxlen or 0):
             return None
+        if min(self.values) == max(self.values):  # rounding could leave a std that is not 0
+            return 0.0
         mean = math.fsum(self.values) / n
         std = math.sqrt(math.fsum((x - mean) ** 2 for x in self.values) / n)
-        return 0.0 if std == 0 else (value - mean) / std
+        return (value - mean) / std

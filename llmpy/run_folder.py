@@ -104,8 +104,8 @@ class RunFolder:
         # NaN goes through both, and neither makes a copy of the weights
         if not (np.isfinite(weights.min()) and np.isfinite(weights.max())):
             raise NonFiniteError(
-                f"checkpoint: weights after {step} updates are {weights.min():g} to"
-                f" {weights.max():g}, expected finite numbers. No checkpoint was written."
+                f"checkpoint: weights are {weights.min():g} to {weights.max():g},"
+                " expected finite numbers. Nothing was written."
             )
         path = self.path / f"model_{step:08d}.bin"
         model.save(path)

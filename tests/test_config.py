@@ -1,0 +1,197 @@
+"""Settings: each message, the defaults of llm.c, and what follows from them."""
+
+import dataclasses
+import math
+
+import pytest
+
+from llmpy.config import (
+    BABY,
+    SEED_RECIPE,
+    DeviceConfig,
+    DumpConfig,
+    GenerateConfig,
+    GPT2Config,
+    SamplingConfig,
+    TrainConfig,
+    VerifyConfig,
+    descriptor_config,
+)
+from llmpy.errors import ConfigError
+from llmpy.tensors import PARAMS, table_size
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "message"),
+    [
+        (TrainConfig, {"batch_size": 0}, "--batch-size is 0, expected at least 1"),
+        (TrainConfig, {"seq_len": 0}, "--seq-len is 0, expected at least 1"),
+        (TrainConfig, {"steps": -1}, "--steps is -1, expected at least 0"),
+        (TrainConfig, {"lr": -1e-3}, "--lr is -0.001, expected a number of at least 0"),
+        (TrainConfig, {"lr": math.nan}, "--lr is nan, expected a number of at least 0"),
+        (TrainConfig, {"lr": math.inf}, "--lr is inf, expected a number of at least 0"),
+        (
+            TrainConfig,
+            {"schedule": "cos"},
+            "--schedule is cos, expected one of cosine, linear, constant, wsd",
+        ),
+        (TrainConfig, {"warmup": -1}, "--warmup is -1, expected at least 0"),
+        (
+            TrainConfig,
+            {"final_lr_frac": -0.5},
+            "--final-lr-frac is -0.5, expected a number of at least 0",
+        ),
+        (
+            TrainConfig,
+            {"weight_decay": -1},
+            "--weight-decay is -1, expected a number of at least 0",
+        ),
+        (TrainConfig, {"beta1": 1.0}, "--beta1 is 1, expected at least 0 and below 1"),
+        (TrainConfig, {"beta2": -0.1}, "--beta2 is -0.1, expected at least 0 and below 1"),
+        (TrainConfig, {"grad_clip": math.nan}, "--grad-clip is nan, expected a number"),
+        (TrainConfig, {"val_every": -1}, "--val-every is -1, expected at least 0"),
+        (
+            TrainConfig,
+            {"val_batches": 0},
+            "--val-batches is 0, expected at least 1, or -1 for all",
+        ),
+        (TrainConfig, {"sample_every": -2}, "--sample-every is -2, expected at least 0"),
+        (TrainConfig, {"sample_tokens": 0}, "--sample-tokens is 0, expected at least 1"),
+        (TrainConfig, {"checkpoint_every": -1}, "--checkpoint-every is -1, expected at least 0"),
+        (TrainConfig, {"seed": -1}, "--seed is -1, expected 0 to 2**64 - 1"),
+        (TrainConfig, {"recompute": 1}, "--recompute 1 is not built yet, expected 0"),
+        (DeviceConfig, {"threads": 0}, "--threads is 0, expected at least 1"),
+        (
+            DeviceConfig,
+            {"backend": "cuda"},
+            "--backend is cuda, expected one of auto, cpu, webgpu, numpy",
+        ),
+        (
+            DeviceConfig,
+            {"dtype": "float16"},
+            "--dtype is float16, expected one of float32, bfloat16",
+        ),
+        (
+            SamplingConfig,
+            {"temperature": -1.0},
+            "--temperature is -1, expected a number of at least 0",
+        ),
+        (
+            SamplingConfig,
+            {"temperature": math.nan},
+            "--temperature is nan, expected a number of at least 0",
+        ),
+        (SamplingConfig, {"top_k": 0}, "--top-k is 0, expected at least 1"),
+        (SamplingConfig, {"top_p": 0.0}, "--top-p is 0, expected above 0 and at most 1"),
+        (SamplingConfig, {"top_p": math.nan}, "--top-p is nan, expected above 0 and at most 1"),
+        (SamplingConfig, {"seed": 2**64}, f"--seed is {2**64}, expected 0 to 2**64 - 1"),
+        (GenerateConfig, {"n": -5}, "-n is -5, expected at least 0"),
+        (GenerateConfig, {"num_samples": 0}, "--num-samples is 0, expected at least 1"),
+        (
+            GenerateConfig,
+            {"prompt": "", "prompt_file": "p"},
+            "--prompt and --prompt-file are both given, expected one of them",
+        ),
+        (VerifyConfig, {"steps": -1}, "--steps is -1, expected at least 0"),
+        (
+            VerifyConfig,
+            {"tolerance": -1.0},
+            "--tolerance is -1, expected a number of at least 0",
+        ),
+        (DumpConfig, {"batch_size": 0}, "--batch-size is 0, expected at least 1"),
+        (DumpConfig, {"seq_len": 0}, "--seq-len is 0, expected at least 1"),
+        (
+            GPT2Config,
+            {
+                "max_seq_len": 4,
+                "vocab_size": 5,
+                "num_layers": 1,
+                "num_heads": 3,
+                "channels": 8,
+            },
+            "channels is 8, expected a multiple of num_heads = 3",
+        ),
+    ],
+)
+def test_messages(setting, values, message):
+    with pytest.raises(ConfigError) as error:
+        setting(**values)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("total", "nearest"),
+    [(512, 1024), (1, 1024), (0, 1024), (-3, 1024), (1535, 1024), (1536, 2048), (5000, 5120)],
+)
+def test_total_batch_size_names_the_nearest(total, nearest):
+    with pytest.raises(ConfigError) as error:
+        TrainConfig(batch_size=4, seq_len=256, total_batch_size=total)
+    assert str(error.value) == (
+        f"--total-batch-size is {total} tokens, expected a multiple of B*T = 4*256 = 1024."
+        f" The nearest is {nearest}."
+    )
+
+
+def test_tokens_of_a_step():
+    config = TrainConfig(batch_size=2, seq_len=8, total_batch_size=48)
+    assert (config.accumulation_steps, config.tokens_per_step) == (3, 48)
+    assert dataclasses.replace(config, total_batch_size=None).tokens_per_step == 16
+
+
+def test_defaults_are_those_of_llmc():
+    config = TrainConfig()
+    assert (config.batch_size, config.seq_len, config.total_batch_size) == (4, 1024, None)
+    assert (config.lr, config.schedule, config.warmup, config.final_lr_frac) == (
+        3e-4, "cosine", 0, 1.0,
+    )  # fmt: skip
+    assert (config.weight_decay, config.beta1, config.beta2, config.grad_clip) == (
+        0.0, 0.9, 0.95, 1.0,
+    )  # fmt: skip
+    assert (config.val_every, config.val_batches) == (20, 20)
+    assert (config.sample_every, config.sample_tokens, config.checkpoint_every) == (20, 64, 0)
+
+
+def test_recipes():
+    assert (BABY.batch_size, BABY.seq_len, BABY.steps, BABY.lr, BABY.beta2) == (
+        12, 64, 2000, 1e-3, 0.99,
+    )  # fmt: skip
+    assert BABY.lr * BABY.final_lr_frac == pytest.approx(1e-4)
+    assert (SEED_RECIPE.steps, SEED_RECIPE.beta2, SEED_RECIPE.weight_decay) == (41, 0.999, 0.0)
+
+
+# P of FORMATS.md, padded
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("d6", 30_357_504),
+        ("d12", 124_475_904),
+        ("gpt2:d24", 354_871_296),
+        ("d36", 774_090_240),
+        ("d48", 1_557_686_400),
+        ("d60", 2_754_259_200),
+        ("d72", 7_316_887_680),
+        ("d84", 12_220_657_920),
+        ("gpt3:c384", 30_750_720),
+        ("gpt3:c768", 125_262_336),
+        ("gpt3:c1024", 355_919_872),
+        ("gpt3:c1536", 760_372_224),
+        ("gpt3:c2048", 1_315_819_520),
+        ("gpt3:c2560", 2_651_673_600),
+        ("gpt3:c4096", 6_658_596_864),
+    ],
+)
+def test_descriptors_have_the_parameters_of_llmc(name, count):
+    assert table_size(PARAMS, descriptor_config(name).dims) == count
+
+
+def test_unknown_descriptor():
+    with pytest.raises(ConfigError) as error:
+        descriptor_config("d7")
+    assert str(error.value) == (
+        "descriptor is 'd7', expected one of baby, d6, d12, d24, d36, d48, d60, d72, d84,"
+        " gpt3:c384, gpt3:c768, gpt3:c1024, gpt3:c1536, gpt3:c2048, gpt3:c2560, gpt3:c4096,"
+        " gpt3:c12288"
+    )
+    with pytest.raises(ConfigError) as error:
+        descriptor_config("baby")
+    assert str(error.value) == "descriptor baby needs a vocab_size: that of its tokenizer"
