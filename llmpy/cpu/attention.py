@@ -1,0 +1,249 @@
+"""Attention on the CPU. The maths and the contract are in ops/attention.py.
+
+One task is a head of a sequence. Its rows are taken in blocks of Q_ROWS: the scores of a block
+against all keys up to its last row lie in scratch memory, (Q_ROWS, T), and never all (T, T). All
+products run on the register tile of the matmul; a panel of rows meets only the keys that one of
+its rows may see.
+
+    forward    S = Q K^T;  P = exp(scale S - lse);  out = P V
+    backward   dP = dout V^T;  dS = scale P (dP - D) with D = sum of dout * out over a row
+               dQ = dS K;  dK = dS^T Q;  dV = P^T dout
+"""
+
+import numpy as np
+from numba import get_thread_id, prange
+
+from .gemm import B_PANEL, KC, pack_panel_a, pack_panel_b
+from .jit import parallel, serial
+from .memory import data, max_threads, scratch
+from .simd import ADD, MR, NR, WRITE, W, floats, row_max, tile
+from .vector_math import dot, exp_row
+
+Q_PANELS = 8
+Q_ROWS = Q_PANELS * MR  # rows of a block
+
+f32 = np.float32
+
+
+@serial
+def pack_keys(dst, src, ld, T, HS):
+    """Pack T rows of HS floats as the B of a product over HS: panels of NR keys."""
+    for p in range(-(-T // NR)):
+        pack_panel_b(dst + 4 * p * NR * HS, src + 4 * p * NR * ld, ld, 1, min(NR, T - p * NR), HS)
+
+
+@serial
+def pack_heads(dst, src, ld, rows, HS):
+    """Pack `rows` rows of HS floats as the B of a product over the rows, in pieces of KC."""
+    panels = -(-HS // NR)
+    for q in range(-(-rows // KC)):
+        for p in range(panels):
+            at = src + 4 * (q * KC * ld + p * NR)
+            k = min(KC, rows - q * KC)
+            pack_panel_b(dst + 4 * (q * panels + p) * B_PANEL, at, ld, 0, min(NR, HS - p * NR), k)
+
+
+@serial
+def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, HS):
+    """Write c = src keys^T for `rows` rows of src, from row `first` on, and the keys they see."""
+    for t in range(-(-rows // MR)):
+        pack_panel_a(a, src + 4 * t * MR * ld, ld, 1, min(MR, rows - t * MR), HS)
+        last = first + t * MR + MR  # keys beyond are masked for all rows of the panel
+        p = 0
+        while p * NR < last and p * NR < ldc:
+            at = c + 4 * (t * MR * ldc + p * NR)
+            tile(at, ldc, a, packed_keys + 4 * p * NR * HS, HS, WRITE, 0)
+            p += 1
+
+
+@serial
+def product_with_heads(c, ldc, a, weights, ldw, packed_heads, first, rows, HS):
+    """Write c = weights heads for `rows` rows of weights, over the keys that they see."""
+    panels = -(-HS // NR)
+    for t in range(-(-rows // MR)):
+        mine = min(MR, rows - t * MR)
+        last = first + t * MR + mine
+        for q in range(-(-last // KC)):
+            k = min(KC, last - q * KC)
+            pack_panel_a(a, weights + 4 * (t * MR * ldw + q * KC), ldw, 1, mine, k)
+            for p in range(panels):
+                b = packed_heads + 4 * (q * panels + p) * B_PANEL
+                at = c + 4 * (t * MR * ldc + p * NR)
+                tile(at, ldc, a, b, k, ADD if q else WRITE, 0)
+
+
+@serial
+def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, keys, rows, HS):
+    """Add weights^T rows to c: `keys` rows of c, a sum over `rows` <= KC rows of weights."""
+    for t in range(-(-keys // MR)):
+        pack_panel_a(a, weights + 4 * t * MR, ldw, 0, min(MR, keys - t * MR), rows)
+        for p in range(-(-HS // NR)):
+            at = c + 4 * (t * MR * ldc + p * NR)
+            tile(at, ldc, a, packed_rows + 4 * p * B_PANEL, rows, ADD, 0)
+
+
+@serial
+def scratch_sizes(T, HS):
+    """Give the floats a thread needs for: scores, packed keys, packed heads, a panel, rows."""
+    keys, heads = -(-T // NR) * NR, -(-HS // NR) * NR
+    return Q_ROWS * keys, keys * HS, -(-T // KC) * KC * heads, MR * max(KC, HS) + W, heads
+
+
+# Numba 0.68 drops an assignment to a slice of an array made from an address inside prange; so what
+# works on rows is in functions of its own
+
+
+@serial
+def clear(at, count):
+    """Write zeros."""
+    floats(at, count)[:] = f32(0)
+
+
+@serial
+def copy_scaled(to, at, factor):
+    """Write a row as `factor` times the floats at an address."""
+    made = floats(at, to.shape[0])
+    for i in range(to.shape[0]):
+        to[i] = made[i] * factor
+
+
+@serial
+def softmax_rows(S, keys, first, rows, lse, sums, scale):
+    """Turn rows of scores into exp(scale S - largest), and zero what its panel may see."""
+    for r in range(rows):
+        t = first + r
+        row = floats(S + 4 * r * keys, keys)
+        seen = row[: t + 1]
+        largest = scale * row_max(seen)
+        sums[r] = exp_row(seen, scale, largest)
+        lse[t] = largest + np.log(sums[r])
+        row[t + 1 : t + MR] = f32(0)
+
+
+@parallel
+def attention_forward_kernel(
+    out, lse, qkv, NH, scores, packed_keys, packed_heads, panels, rows_out
+):
+    """Attend, one head of one sequence at a time; the last arguments are scratch by thread."""
+    B, T, C = out.shape
+    HS, ld = C // NH, 3 * C
+    scores_size, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
+    keys = -(-T // NR) * NR
+    scale = f32(1.0 / np.sqrt(HS))
+    for task in prange(B * NH):
+        b, h, tid = task // NH, task % NH, get_thread_id()
+        q = qkv + 4 * (b * T * ld + h * HS)
+        S, KT, V = (
+            scores + 4 * tid * scores_size,
+            packed_keys + 4 * tid * keys_size,
+            packed_heads + 4 * tid * heads_size,
+        )
+        panel, O = panels + 4 * tid * panel_size, rows_out + 4 * tid * Q_ROWS * heads
+        pack_keys(KT, q + 4 * C, ld, T, HS)
+        pack_heads(V, q + 8 * C, ld, T, HS)
+        sums = np.empty(Q_ROWS, np.float32)
+        for first in range(0, T, Q_ROWS):
+            rows = min(Q_ROWS, T - first)
+            product_with_keys(S, keys, panel, q + 4 * first * ld, ld, KT, first, rows, HS)
+            softmax_rows(S, keys, first, rows, lse[b, h], sums, scale)
+            product_with_heads(O, heads, panel, S, keys, V, first, rows, HS)
+            for r in range(rows):
+                to = out[b, first + r, h * HS : h * HS + HS]
+                copy_scaled(to, O + 4 * r * heads, f32(1) / sums[r])
+
+
+def attention_forward(out, lse, qkv, *, NH):
+    T, C = out.shape[1:]
+    scores, keys, packed_heads, panel, heads = scratch_sizes(T, C // NH)
+    threads = max_threads()
+    attention_forward_kernel(
+        out, lse, data(qkv), NH,
+        data(scratch("scores", threads * scores)),
+        data(scratch("keys", threads * keys)),
+        data(scratch("heads", threads * packed_heads)),
+        data(scratch("panel", threads * panel)),
+        data(scratch("rows", threads * Q_ROWS * heads)),
+    )  # fmt: skip
+
+
+@serial
+def score_gradients(P, dP, keys, first, rows, lse, D, scale):
+    """Turn rows of scores into P and of dP into dS, and zero what the panel's last row may see."""
+    for r in range(rows):
+        t = first + r
+        p, dp = floats(P + 4 * r * keys, keys), floats(dP + 4 * r * keys, keys)
+        exp_row(p[: t + 1], scale, lse[t])
+        d = D[r]
+        for i in range(t + 1):
+            dp[i] = scale * p[i] * (dp[i] - d)
+        end = min(keys, first + rows)
+        p[t + 1 : end] = f32(0)
+        dp[t + 1 : end] = f32(0)
+
+
+@parallel
+def attention_backward_kernel(
+    dqkv, dout, out, lse, qkv, NH, scores, packed_keys, packed_heads, panels, rows_out
+):
+    """Give the gradient of qkv, one head of one sequence at a time."""
+    B, T, C = out.shape
+    HS, ld = C // NH, 3 * C
+    scores_size, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
+    keys = -(-T // NR) * NR
+    m_rows = -(-T // MR) * MR
+    block_size = -(-HS // NR) * B_PANEL  # Q or dout of a block, packed: Q_ROWS <= KC rows
+    scale = f32(1.0 / np.sqrt(HS))
+    for task in prange(B * NH):
+        b, h, tid = task // NH, task % NH, get_thread_id()
+        q, do = qkv + 4 * (b * T * ld + h * HS), dout + 4 * (b * T * C + h * HS)
+        S = scores + 8 * tid * scores_size
+        dS = S + 4 * scores_size
+        KT = packed_keys + 8 * tid * keys_size
+        VT = KT + 4 * keys_size
+        K = packed_heads + 4 * tid * (heads_size + 2 * block_size)
+        Q = K + 4 * heads_size
+        dO = Q + 4 * block_size
+        panel = panels + 4 * tid * panel_size
+        dQ = rows_out + 4 * tid * (Q_ROWS + 2 * m_rows) * heads
+        dK = dQ + 4 * Q_ROWS * heads
+        dV = dK + 4 * m_rows * heads
+        pack_keys(KT, q + 4 * C, ld, T, HS)
+        pack_keys(VT, q + 8 * C, ld, T, HS)
+        pack_heads(K, q + 4 * C, ld, T, HS)
+        clear(dK, 2 * m_rows * heads)
+        D = np.empty(Q_ROWS, np.float32)
+        for first in range(0, T, Q_ROWS):
+            rows = min(Q_ROWS, T - first)
+            for r in range(rows):
+                y = out[b, first + r, h * HS : h * HS + HS]
+                D[r] = dot(floats(do + 4 * (first + r) * C, HS), y)
+            product_with_keys(S, keys, panel, q + 4 * first * ld, ld, KT, first, rows, HS)
+            product_with_keys(dS, keys, panel, do + 4 * first * C, C, VT, first, rows, HS)
+            score_gradients(S, dS, keys, first, rows, lse[b, h], D, scale)
+            product_with_heads(dQ, heads, panel, dS, keys, K, first, rows, HS)
+            for r in range(rows):
+                copy_scaled(dqkv[b, first + r, h * HS : h * HS + HS], dQ + 4 * r * heads, f32(1))
+            pack_heads(Q, q + 4 * first * ld, ld, rows, HS)
+            pack_heads(dO, do + 4 * first * C, C, rows, HS)
+            add_transposed_product(dK, heads, panel, dS, keys, Q, first + rows, rows, HS)
+            add_transposed_product(dV, heads, panel, S, keys, dO, first + rows, rows, HS)
+        for t in range(T):
+            at = C + h * HS
+            copy_scaled(dqkv[b, t, at : at + HS], dK + 4 * t * heads, f32(1))
+            copy_scaled(dqkv[b, t, C + at : C + at + HS], dV + 4 * t * heads, f32(1))
+
+
+def attention_backward(dqkv, dout, out, lse, qkv, *, NH):
+    T, C = out.shape[1:]
+    HS = C // NH
+    scores, keys, packed_heads, panel, heads = scratch_sizes(T, HS)
+    threads = max_threads()
+    blocks = 2 * (heads // NR) * B_PANEL
+    attention_backward_kernel(
+        dqkv, data(dout), out, lse, data(qkv), NH,
+        data(scratch("scores", threads * 2 * scores)),
+        data(scratch("keys", threads * 2 * keys)),
+        data(scratch("heads", threads * (packed_heads + blocks))),
+        data(scratch("panel", threads * panel)),
+        data(scratch("rows", threads * (Q_ROWS + 2 * (-(-T // MR) * MR)) * heads)),
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Classifier on the CPU. The maths and the contract are in ops/classifier.py.
+
+The logits of a chunk of positions are made, turned into their own gradient in place, and used up
+by the two products of the backward pass before the next chunk begins.
+"""
+
+import numpy as np
+from numba import prange
+
+from ..ops.memory import view
+from .crossentropy import row_loss
+from .gemm import gemm
+from .jit import parallel
+from .matmul import matrix
+from .memory import scratch
+from .simd import ADD, WRITE
+from .softmax import softmax_row
+
+
+def chunk_rows(V):
+    """Give the positions of a chunk: about 8 MB of logits, but enough rows for the products."""
+    return min(512, max(128, (1 << 21) // V))
+
+
+def logits_forward(logits, lnf, wte):
+    gemm(logits, lnf, wte, a_unit_k=True, b_unit_k=True, K=wte.shape[1])
+
+
+@parallel
+def losses_kernel(losses, logits, targets):
+    for n in prange(logits.shape[0]):  # every position is independent
+        losses[n] = row_loss(logits[n], targets[n])
+
+
+@parallel
+def gradients_kernel(losses, logits, targets, dloss):
+    """Write the losses, and the gradient of the logits over the logits."""
+    for n in prange(logits.shape[0]):  # every position is independent
+        row, target = logits[n], targets[n]
+        logit = row[target]
+        largest, log_sum = softmax_row(row)
+        losses[n] = log_sum - (logit - largest)
+        row[target] -= np.float32(1)
+        for v in range(row.shape[0]):
+            row[v] = row[v] * dloss
+
+
+def chunks(losses, lnf, wte, targets, V):
+    """Go through chunks of positions: their losses, lnf, targets and logits, and the first row."""
+    rows, losses, targets = matrix(lnf), losses.reshape(-1), targets.reshape(-1)
+    step = chunk_rows(V)
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        count = len(losses[part])
+        logits = view(scratch("logits", count * V), 0, (count, V))
+        logits_forward(logits, rows[part], wte[:V])
+        yield losses[part], rows[part], targets[part], logits, part
+
+
+def classifier_forward(losses, lnf, wte, targets, *, V):
+    for part_losses, _, part_targets, logits, _ in chunks(losses, lnf, wte, targets, V):
+        losses_kernel(part_losses, logits, part_targets)
+
+
+def classifier_forward_backward(losses, dlnf, dwte, lnf, wte, targets, *, V, dloss, accumulate):
+    drows, mode = matrix(dlnf), ADD if accumulate else WRITE
+    for part_losses, rows, part_targets, logits, part in chunks(losses, lnf, wte, targets, V):
+        gradients_kernel(part_losses, logits, part_targets, np.float32(dloss))
+        gemm(drows[part], logits, wte[:V], a_unit_k=True, b_unit_k=False, K=V)
+        gemm(dwte[:V], logits, rows, a_unit_k=False, b_unit_k=False, K=len(rows), mode=mode)
+        mode = ADD
+    if not accumulate:
+        dwte[V:] = 0

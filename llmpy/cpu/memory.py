@@ -1,0 +1,50 @@
+"""Memory of the CPU backend: NumPy arrays aligned to cache lines, and scratch that is kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+
+from ..ops.memory import view
+
+ALIGNMENT = 64  # bytes of a cache line, and of the widest vector
+
+_scratch: dict[str, np.ndarray] = {}  # by use; grows, and is then used again
+
+
+def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
+    """Allocate an array of zeros, aligned to 64 bytes. The pages come when they are touched."""
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = np.zeros(count * kind.itemsize + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + count * kind.itemsize].view(kind).reshape(shape)
+
+
+def scratch(use, count):
+    """Give `count` floats of scratch memory for one use, kept from call to call."""
+    kept = _scratch.get(use)
+    if kept is None or kept.size < count:
+        kept = _scratch[use] = alloc((count,))
+    return view(kept, 0, (count,))
+
+
+def free_scratch():
+    """Let go of all scratch memory."""
+    _scratch.clear()
+
+
+def data(array):
+    """Give the address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+def row(array):
+    """Give the distance between the rows of a matrix of floats, in floats."""
+    return array.strides[0] // 4
+
+
+def max_threads():
+    """Count the threads that Numba may use, which is what scratch by thread must reckon with."""
+    return numba.config.NUMBA_NUM_THREADS

@@ -1,0 +1,149 @@
+"""exp, and GELU with its derivative, in float32, written so that LLVM makes vectors of the loops.
+
+    exp(x) = 2^n exp(r),   n = round(x / ln 2),   r = x - n ln 2 in [-ln 2 / 2, ln 2 / 2]
+    gelu(x)  = x s(2u),    u = sqrt(2 / pi) (x + 0.044715 x^3),   s the logistic function
+    gelu'(x) = s + x s (1 - s) 2u'
+
+x s(2u) is 0.5 x (1 + tanh u), without its cancellation for negative x. exp is right to the ends:
+0 below -104 and at -infinity, infinity from 88.73 on, NaN for NaN. Comparisons are written so that
+NaN fails them and goes through.
+
+Source of the polynomial's coefficients: Cephes, expf.c.
+"""
+
+import numpy as np
+from numba import njit
+
+from .simd import float_of_bits
+
+f32 = np.float32
+
+# Never nnan or ninf: NaN and infinity stay visible. A product may be fused with a sum. The terms of
+# a sum over a row may be taken in another order, which is what makes vectors of it; elsewhere the
+# order matters: reassociated, exp loses digits and gelu' becomes 0 * infinity.
+FUSED = {"contract"}
+SUM = {"contract", "reassoc", "nsz"}
+
+LOG2E = f32(1.4426950408889634)
+LN2_HIGH, LN2_LOW = f32(0.693359375), f32(-2.12194440e-4)  # the sum is ln 2; n * LN2_HIGH is exact
+SQRT_2_OVER_PI_2 = f32(1.5957691216057308)  # 2 sqrt(2 / pi)
+CUBIC = f32(0.044715)
+
+
+@njit
+def power_of_two(n):
+    """Give 2^n for an int32 n in [-126, 127]."""
+    return float_of_bits(np.int32((n + np.int32(127)) << np.int32(23)))
+
+
+@njit(fastmath=FUSED)
+def exp(x):
+    """Give e^x, within 2 ulp where the result is not subnormal."""
+    y = f32(-104.0) if x < f32(-104.0) else x
+    y = f32(89.0) if y > f32(89.0) else y
+    n = f32(np.floor(y * LOG2E + f32(0.5)))
+    r = y - n * LN2_HIGH - n * LN2_LOW
+    p = f32(1.9875691500e-4)
+    p = p * r + f32(1.3981999507e-3)
+    p = p * r + f32(8.3334519073e-3)
+    p = p * r + f32(4.1665795894e-2)
+    p = p * r + f32(1.6666665459e-1)
+    p = p * r + f32(5.0000001201e-1)
+    # 2^n in two factors: one alone overflows at n = 128 and underflows at -127
+    half = np.int32(n) >> np.int32(1)
+    return (p * r * r + r + f32(1)) * power_of_two(half) * power_of_two(np.int32(n) - half)
+
+
+@njit(fastmath=FUSED)
+def gelu(x):
+    """Give GELU of x, tanh form."""
+    return x / (f32(1) + exp(-SQRT_2_OVER_PI_2 * (x + CUBIC * x * x * x)))
+
+
+@njit(fastmath=FUSED)
+def gelu_derivative(x):
+    """Give the derivative of GELU at x: 0 and 1 in the tails, where x^3 would overflow."""
+    y = f32(-10.0) if x < f32(-10.0) else x
+    y = f32(10.0) if y > f32(10.0) else y
+    e = exp(
+        -SQRT_2_OVER_PI_2 * (y + CUBIC * y * y * y)
+    )  # at most e^88, so that e * s is 1, not NaN
+    s = f32(1) / (f32(1) + e)
+    return s + y * s * (e * s) * SQRT_2_OVER_PI_2 * (f32(1) + f32(3) * CUBIC * y * y)
+
+
+@njit(fastmath=FUSED)
+def gelu_row(out, inp):
+    """Write GELU of each element of a row."""
+    for i in range(inp.shape[0]):
+        out[i] = gelu(inp[i])
+
+
+@njit(fastmath=FUSED)
+def scale_by_gelu_derivative(dpre, pre):
+    """Multiply each element of a row by the derivative of GELU at `pre`."""
+    for i in range(pre.shape[0]):
+        dpre[i] = dpre[i] * gelu_derivative(pre[i])
+
+
+@njit(fastmath=SUM)
+def exp_row(row, scale, shift):
+    """Replace each element of a row by exp(scale * element - shift), and give their sum."""
+    total = f32(0)
+    for i in range(row.shape[0]):
+        e = exp(scale * row[i] - shift)
+        row[i] = e
+        total += e
+    return total
+
+
+@njit(fastmath=FUSED)
+def gelu_backward_row(dinp, inp, dout):
+    """Add the gradient through GELU of each element of a row."""
+    for i in range(inp.shape[0]):
+        dinp[i] += dout[i] * gelu_derivative(inp[i])
+
+
+@njit(fastmath=SUM)
+def sum_exp(row, shift):
+    """Give the sum of exp(element - shift) over a row."""
+    total = f32(0)
+    for i in range(row.shape[0]):
+        total += exp(row[i] - shift)
+    return total
+
+
+@njit(fastmath=SUM)
+def row_sum(row):
+    """Give the sum of a row."""
+    total = f32(0)
+    for i in range(row.shape[0]):
+        total += row[i]
+    return total
+
+
+@njit(fastmath=SUM)
+def square_sum(row, shift):
+    """Give the sum of (element - shift)^2 over a row."""
+    total = f32(0)
+    for i in range(row.shape[0]):
+        total += (row[i] - shift) * (row[i] - shift)
+    return total
+
+
+@njit(fastmath=SUM)
+def dot(x, y):
+    """Give the scalar product of two rows."""
+    total = f32(0)
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(fastmath=SUM)
+def square_sum_float64(row):
+    """Give the sum of the squares of a row, summed in float64."""
+    total = np.float64(0)
+    for i in range(row.shape[0]):
+        total += np.float64(row[i]) * np.float64(row[i])
+    return total
