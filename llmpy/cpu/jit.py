@@ -52,7 +52,8 @@ def _compiled(parallel: bool):
     """
 
     def decorate(function):
-        kernel = njit(parallel=parallel, cache=cache_works())(function)
+        # error_model: x / 0 is infinity or NaN; the default, an exception, also stops vectorization
+        kernel = njit(parallel=parallel, cache=cache_works(), error_model="numpy")(function)
         if cache_works():
             kernel._cache._cache_file._source_stamp = sources_stamp()
         return kernel

@@ -59,7 +59,7 @@ def residual_layernorm_forward(residual, out, mean, rstd, inp1, inp2, weight, bi
     )  # fmt: skip
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def backward_means(dout, inp, weight, m, s):
     """Give the means over a row of dnorm and of dnorm * norm."""
     dnorm_mean, dnorm_norm_mean = f32(0), f32(0)

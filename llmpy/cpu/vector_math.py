@@ -36,7 +36,7 @@ def power_of_two(n):
     return float_of_bits(np.int32((n + np.int32(127)) << np.int32(23)))
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def exp(x):
     """Give e^x, within 2 ulp where the result is not subnormal."""
     y = f32(-104.0) if x < f32(-104.0) else x
@@ -54,13 +54,13 @@ def exp(x):
     return (p * r * r + r + f32(1)) * power_of_two(half) * power_of_two(np.int32(n) - half)
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def gelu(x):
     """Give GELU of x, tanh form."""
     return x / (f32(1) + exp(-SQRT_2_OVER_PI_2 * (x + CUBIC * x * x * x)))
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def gelu_derivative(x):
     """Give the derivative of GELU at x: 0 and 1 in the tails, where x^3 would overflow."""
     y = f32(-10.0) if x < f32(-10.0) else x
@@ -72,21 +72,21 @@ def gelu_derivative(x):
     return s + y * s * (e * s) * SQRT_2_OVER_PI_2 * (f32(1) + f32(3) * CUBIC * y * y)
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def gelu_row(out, inp):
     """Write GELU of each element of a row."""
     for i in range(inp.shape[0]):
         out[i] = gelu(inp[i])
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def scale_by_gelu_derivative(dpre, pre):
     """Multiply each element of a row by the derivative of GELU at `pre`."""
     for i in range(pre.shape[0]):
         dpre[i] = dpre[i] * gelu_derivative(pre[i])
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def exp_row(row, scale, shift):
     """Replace each element of a row by exp(scale * element - shift), and give their sum."""
     total = f32(0)
@@ -97,14 +97,14 @@ def exp_row(row, scale, shift):
     return total
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def gelu_backward_row(dinp, inp, dout):
     """Add the gradient through GELU of each element of a row."""
     for i in range(inp.shape[0]):
         dinp[i] += dout[i] * gelu_derivative(inp[i])
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def sum_exp(row, shift):
     """Give the sum of exp(element - shift) over a row."""
     total = f32(0)
@@ -113,7 +113,7 @@ def sum_exp(row, shift):
     return total
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def row_sum(row):
     """Give the sum of a row."""
     total = f32(0)
@@ -122,7 +122,7 @@ def row_sum(row):
     return total
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def square_sum(row, shift):
     """Give the sum of (element - shift)^2 over a row."""
     total = f32(0)
@@ -131,7 +131,7 @@ def square_sum(row, shift):
     return total
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def dot(x, y):
     """Give the scalar product of two rows."""
     total = f32(0)
@@ -140,7 +140,7 @@ def dot(x, y):
     return total
 
 
-@njit(fastmath=SUM)
+@njit(fastmath=SUM, error_model="numpy")
 def square_sum_float64(row):
     """Give the sum of the squares of a row, summed in float64."""
     total = np.float64(0)

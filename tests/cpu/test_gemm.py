@@ -1,0 +1,98 @@
+"""The matrix product on every edge size around the tile and the pieces of k, in every layout."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from llmpy.cpu.gemm import GELU, GELU_DERIVATIVE, KC, MB_PANELS, NB_PANELS, gemm
+from llmpy.cpu.simd import ADD, BIAS, MR, NR, WRITE
+from llmpy.ops.gelu import gelu_backward, gelu_forward
+
+SIZES_M = (1, MR - 1, MR, MR + 1, 2 * MR + 1)
+SIZES_N = (1, NR - 1, NR, NR + 1)
+SIZES_K = (1, 7, 8, 9, 17)
+
+
+def product(rng, M, N, K, a_unit_k=True, b_unit_k=True, mode=WRITE, **more):
+    """Run gemm on fresh operands; give its result and the exact one."""
+    a, b = rng.standard_normal((M, K), np.float32), rng.standard_normal((K, N), np.float32)
+    bias = rng.standard_normal(N, np.float32)
+    start = rng.standard_normal((M, N), np.float32)
+    c = start.copy() if mode == ADD else np.full((M, N), np.nan, np.float32)
+    stored_a = np.ascontiguousarray(a if a_unit_k else a.T)
+    stored_b = np.ascontiguousarray(b.T if b_unit_k else b)
+    gemm(
+        c, stored_a, stored_b, a_unit_k=a_unit_k, b_unit_k=b_unit_k, K=K, mode=mode, bias=bias,
+        **more,
+    )  # fmt: skip
+    want = a.astype(np.float64) @ b
+    want += start if mode == ADD else bias if mode == BIAS else 0
+    return c, want
+
+
+@pytest.mark.parametrize("a_unit_k", [True, False])
+@pytest.mark.parametrize("b_unit_k", [True, False])
+@pytest.mark.parametrize("mode", [WRITE, ADD, BIAS])
+def test_every_edge(rng, a_unit_k, b_unit_k, mode):
+    for M, N, K in itertools.product(SIZES_M, SIZES_N, SIZES_K):
+        got, want = product(rng, M, N, K, a_unit_k, b_unit_k, mode)
+        np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * (K + 2), err_msg=f"{M, N, K}")
+
+
+@pytest.mark.parametrize("K", [KC - 1, KC, KC + 1, 2 * KC + 3])
+@pytest.mark.parametrize("mode", [WRITE, ADD, BIAS])
+def test_pieces_of_k(rng, K, mode):
+    for a_unit_k, b_unit_k in itertools.product((True, False), repeat=2):
+        got, want = product(rng, MR + 1, NR + 1, K, a_unit_k, b_unit_k, mode)
+        np.testing.assert_allclose(got, want, rtol=0, atol=5e-7 * K)
+
+
+def test_more_than_one_block(rng):
+    got, want = product(rng, MR * MB_PANELS + 5, NR * NB_PANELS + 5, 33)
+    np.testing.assert_allclose(got, want, rtol=0, atol=5e-5)
+
+
+def test_slices_of_wider_matrices(rng):
+    wide_a, wide_b = rng.standard_normal((2, 9, 40)).astype(np.float32)
+    wide_c = np.full((9, 30), 7, np.float32)
+    gemm(wide_c[:, 3:12], wide_a[:, 5:25], wide_b[:, :20], a_unit_k=True, b_unit_k=True, K=20)
+    want = wide_a[:, 5:25].astype(float) @ wide_b[:, :20].T
+    np.testing.assert_allclose(wide_c[:, 3:12], want, atol=1e-5)
+    assert (wide_c[:, :3] == 7).all()
+    assert (wide_c[:, 12:] == 7).all()
+
+
+def test_bits_of_an_element_do_not_depend_on_its_place(rng):
+    a, b = rng.standard_normal((2, 50, 300)).astype(np.float32)
+    whole, part = np.empty((50, 50), np.float32), np.empty((3, 5), np.float32)
+    gemm(whole, a, b, a_unit_k=True, b_unit_k=True, K=300)
+    gemm(part, a[40:43], b[30:35], a_unit_k=True, b_unit_k=True, K=300)
+    np.testing.assert_array_equal(part, whole[40:43, 30:35])
+
+
+def test_gelu_after_the_product(rng):
+    out = np.full((13, 21), np.nan, np.float32)
+    pre, want = product(rng, 13, 21, KC + 9, mode=BIAS, epilogue=GELU, aux=out)
+    np.testing.assert_allclose(pre, want, rtol=0, atol=1e-4)
+    exact = np.empty((1, 13, 21))
+    gelu_forward(exact, pre.astype(float)[None])
+    np.testing.assert_allclose(out, exact[0], rtol=1e-6, atol=1e-6)
+
+
+def test_derivative_of_gelu_after_the_product(rng):
+    pre = rng.standard_normal((13, 21)).astype(np.float32)
+    got, dout = product(rng, 13, 21, KC + 9, epilogue=GELU_DERIVATIVE, aux=pre)
+    want = np.zeros((1, 13, 21))
+    gelu_backward(want, pre.astype(float)[None], dout[None])
+    np.testing.assert_allclose(got, want[0], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity_reach_their_row_only(rng, value):
+    a, b = rng.standard_normal((2, 20, 20)).astype(np.float32)
+    a[7, 3] = value
+    c = np.empty((20, 20), np.float32)
+    gemm(c, a, b, a_unit_k=True, b_unit_k=True, K=20)
+    assert not np.isfinite(c[7]).any()
+    assert np.isfinite(np.delete(c, 7, axis=0)).all()
