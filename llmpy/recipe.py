@@ -15,6 +15,7 @@ rounding. They are float32 and drawn from with xorshift*, state 1337, kept from 
 
 import time
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,11 +72,14 @@ class Recipe:
     order: str
 
 
-def open_recipe(run: RunConfig, given: Mapping[str, Any], backend: Any) -> Recipe:
+def open_recipe(
+    run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack
+) -> Recipe:
     """Check the settings and make what `run_recipe` needs.
 
-    given    values of TrainConfig's fields, those that were set
-    backend  module
+    given       values of TrainConfig's fields, those that were set
+    backend     module
+    open_files  closes the data
 
     Raises UsageError for a flag that means nothing here; else as `open_run`.
     """
@@ -99,10 +103,13 @@ def open_recipe(run: RunConfig, given: Mapping[str, Any], backend: Any) -> Recip
     train_loader: Loader
     val_loader: Loader
     if run.order == "seed":
-        train_loader, val_loader = SeedLoader(train_data, B, T, V), SeedLoader(val_data, B, T, V)
+        train_loader = open_files.enter_context(SeedLoader(train_data, B, T, V))
+        val_loader = open_files.enter_context(SeedLoader(val_data, B, T, V))
     else:
-        train_loader = DataLoader(train_data, B, T, shuffle=True, seed=config.seed, vocab_size=V)
-        val_loader = DataLoader(val_data, B, T, vocab_size=V)
+        train_loader = open_files.enter_context(
+            DataLoader(train_data, B, T, shuffle=True, seed=config.seed, vocab_size=V)
+        )
+        val_loader = open_files.enter_context(DataLoader(val_data, B, T, vocab_size=V))
     model = make_model(init, config.seed, sizes, backend)
     return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, run.order)
 

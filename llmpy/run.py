@@ -10,6 +10,7 @@ Everything is checked before a file is written or memory for the model taken.
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,12 @@ class Run:
     notes: list[str] = field(default_factory=list)
 
 
-def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any) -> Run:
+def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack) -> Run:
     """Check all settings and make what a training run needs.
 
-    given    values of TrainConfig's fields, those that were set
-    backend  module
+    given       values of TrainConfig's fields, those that were set
+    backend     module
+    open_files  closes the data
 
     Raises UsageError, ConfigError or FormatError, and OSError for a file that can't be read.
     """
@@ -77,6 +79,9 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any) -> Run:
         train_loader, val_loader = _embedded_loaders(run, config, text, tokenizer)
     else:
         train_loader, val_loader = _file_loaders(run, config, sizes, notes)
+    open_files.enter_context(train_loader)
+    if val_loader is not None:
+        open_files.enter_context(val_loader)
     config = replace(config, steps=count_steps(config, train_loader))
     folder = _checked_folder(run, baby, notes)
     require_memory(
@@ -155,17 +160,18 @@ def _file_loaders(
         train_data = TRAIN_DATA
         if val_data is None and Path(VAL_DATA).exists():
             val_data = VAL_DATA
-    val_loader = None
-    if val_data is None:
-        notes.append("no validation: --val-data is not given")
-    elif config.val_every == 0:
-        notes.append("no validation: --val-every is 0")
-    else:
-        val_loader = DataLoader(val_data, B, T, vocab_size=V)
     shuffle = not (run.no_shuffle or config.overfit)
     source = val_data if config.overfit and val_data is not None else train_data
     train_loader = DataLoader(source, B, T, shuffle=shuffle, seed=config.seed, vocab_size=V)
-    return train_loader, val_loader
+    if val_data is not None and config.val_every > 0:
+        with ExitStack() as undo:
+            undo.enter_context(train_loader)
+            val_loader = DataLoader(val_data, B, T, vocab_size=V)
+            undo.pop_all()
+        return train_loader, val_loader
+    what = "--val-data is not given" if val_data is None else "--val-every is 0"
+    notes.append(f"no validation: {what}")
+    return train_loader, None
 
 
 def _checked_folder(run: RunConfig, baby: bool, notes: list[str]) -> RunFolder | None:

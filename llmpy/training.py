@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from .config import RunConfig
@@ -17,25 +18,27 @@ def run_recipe_command(run: RunConfig, given: Mapping[str, Any], backend: Any, l
     """Carry out `llmpy train --recipe train_gpt2.c`."""
     from .recipe import open_recipe, run_recipe
 
-    recipe = open_recipe(run, given, backend)
-    note(line)
-    for piece in run_recipe(recipe):
-        write(piece)
+    with ExitStack() as open_files:
+        recipe = open_recipe(run, given, backend, open_files)
+        note(line)
+        for piece in run_recipe(recipe):
+            write(piece)
     return 0
 
 
 def run_training(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
     """Carry out `llmpy train`."""
-    opened = open_run(run, given, backend)
-    note(line)
-    note(_model_line(opened))
-    for text in opened.notes:
-        note(text)
-    if opened.folder is not None:
-        opened.folder.start()
-        if opened.tokenizer is not None:
-            opened.folder.write_tokenizer(opened.tokenizer)
-    _tell_events(opened)
+    with ExitStack() as open_files:
+        opened = open_run(run, given, backend, open_files)
+        note(line)
+        note(_model_line(opened))
+        for text in opened.notes:
+            note(text)
+        if opened.folder is not None:
+            opened.folder.start()
+            if opened.tokenizer is not None:
+                opened.folder.write_tokenizer(opened.tokenizer)
+        _tell_events(opened)
     if opened.folder is not None and opened.config.steps:
         _draw_curve(opened)
     if opened.baby:
