@@ -1,0 +1,87 @@
+"""Output on consoles of any kind."""
+
+import io
+import sys
+
+from llmpy import console
+from llmpy.console import Progress, TextStream, note, write
+
+
+def latin_stdout(monkeypatch):
+    """Put a cp1252 console in the place of stdout; give its bytes."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252"))
+    return raw
+
+
+def test_text_is_utf8_whatever_the_console_says(monkeypatch):
+    raw = latin_stdout(monkeypatch)
+    write("caf\u00e9 \u4e2d\n")
+    write(b"\xff")
+    assert raw.getvalue() == "caf\u00e9 \u4e2d\n".encode() + b"\xff"
+
+
+def test_a_stdout_without_bytes_gets_text(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    write(b"caf\xc3\xa9 \xff")
+    assert stream.getvalue() == "caf\u00e9 \ufffd"
+
+
+def test_notes_are_escaped_where_the_console_lacks_a_character(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="cp1252"))
+    note("caf\u00e9 \u4e2d \udc80")
+    assert raw.getvalue() == b"caf\xe9 \\u4e2d \\udc80\n"
+    monkeypatch.setattr(sys, "stderr", None)
+    note("nobody listens")
+
+
+def test_characters_come_whole(monkeypatch):
+    raw = latin_stdout(monkeypatch)
+    stream = TextStream()
+    seen = []
+    for piece in (b"a\xe4", b"\xb8", b"\xad", b"\xc3", b"b", b"\xe4\xb8"):
+        stream.write(piece)
+        seen.append(raw.getvalue().decode())
+    stream.end()
+    assert seen == ["a", "a", "a\u4e2d", "a\u4e2d", "a\u4e2d\ufffdb", "a\u4e2d\ufffdb"]
+    assert raw.getvalue().decode() == "a\u4e2d\ufffdb\ufffd"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_is_on_stderr_alone_and_goes_away(monkeypatch, capsys):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    progress = Progress(10, shown=True)
+    for i in range(10):
+        progress.advance(f"loss {i}")
+        with progress.hidden():
+            write("line\n")
+    progress.close()
+    assert "10/10" in terminal.getvalue()
+    assert "loss 9" in terminal.getvalue()
+    assert capsys.readouterr().out == "line\n" * 10
+
+
+def test_no_bar_writes_nothing(capfd):
+    progress = Progress(10, shown=False)
+    progress.advance("x")
+    with progress.hidden():
+        pass
+    progress.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_closed_streams_are_no_terminals():
+    closed = io.StringIO()
+    closed.close()
+    assert not console.is_terminal(closed)
+    assert not console.is_terminal(None)
+    assert console.is_terminal(Terminal())
