@@ -36,6 +36,11 @@ def activation_sizes():
     yield {"B": 1, "T": 2, "C": 769}
 
 
+def normalized_sizes():
+    """Sizes for LayerNorm: a single channel has zero variance, and is among the hard inputs."""
+    return (sizes for sizes in activation_sizes() if sizes["C"] > 1)
+
+
 def matmul_sizes():
     """Sizes for ops on (B, T, C) and (OC, C)."""
     for x in EDGES:
@@ -76,7 +81,7 @@ def flat_sizes():
 
 SIZES = {
     "encoder": vocabulary_sizes,
-    "layernorm": activation_sizes,
+    "layernorm": normalized_sizes,
     "matmul": matmul_sizes,
     "attention": attention_sizes,
     "gelu": activation_sizes,

@@ -116,6 +116,7 @@ def tiny_gradient(a):
 
 SMALL = {"B": 2, "T": 3, "C": 6, "V": 7, "Vp": 16, "NH": 2, "maxT": 4, "N": 9, "OC": 5}
 WIDE = {**SMALL, "C": 48}
+NARROW = {**SMALL, "T": 16, "C": 1, "NH": 1, "maxT": 16}
 HARD = [
     ("softmax_forward", huge_logits, None),
     ("softmax_forward", minus_infinity, None),
@@ -134,7 +135,7 @@ HARD = [
     ("layernorm_forward", zero_variance, None),
     ("residual_layernorm_forward", large_mean, LARGE_MEAN),
     ("residual_layernorm_forward", zero_variance, None),
-    ("layernorm_backward", zero_variance_backward, Tolerance(1e-5, 1e-4, 1e-3, "rstd is 316")),
+    ("layernorm_backward", zero_variance_backward, Tolerance(2e-4, 1e-4, 1e-3, "rstd is 316")),
     ("gelu_forward", tails, None),
     ("gelu_backward", tails, None),
     ("matmul_gelu_backward", tails, None),
@@ -151,7 +152,7 @@ HARD = [
     ("name", "harden", "tolerance"), HARD, ids=[f"{n}-{f.__name__}" for n, f, _ in HARD]
 )
 def test_hard_inputs(backend, name, harden, tolerance, rng):
-    for text, arrays, scalars in all_calls(name, rng, [SMALL, WIDE]):
+    for text, arrays, scalars in all_calls(name, rng, [SMALL, WIDE, NARROW]):
         harden(arrays)
         round_arrays(arrays)
         want = call(ops, name, arrays, scalars, "float64")
