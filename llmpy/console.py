@@ -65,12 +65,13 @@ class TextStream:
 
 
 class Progress:
-    """A bar on stderr while training, if stderr is a terminal; else nothing."""
+    """A bar on stderr while training, if it is to be shown; it appears with the first step."""
 
     def __init__(self, steps: int, shown: bool) -> None:
+        self._steps, self._shown = steps, shown
         self._bar: Any = None
-        if not shown:
-            return
+
+    def _start(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
@@ -86,11 +87,13 @@ class Progress:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task = self._bar.add_task("train", total=steps, state="")
+        self._task = self._bar.add_task("train", total=self._steps, state="")
         self._bar.start()
 
     def advance(self, state: str) -> None:
         """Count a step; `state` is shown beside the bar."""
+        if self._shown and self._bar is None:
+            self._start()
         if self._bar is not None:
             self._bar.update(self._task, advance=1, state=state)
 

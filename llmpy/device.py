@@ -3,6 +3,7 @@
 from typing import Any
 
 from .config import DeviceConfig
+from .console import note
 from .errors import UsageError
 
 
@@ -19,7 +20,26 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
         raise UsageError("--dtype bfloat16 is not built yet, expected float32")
     if device.backend == "numpy" and device.threads is not None:
         raise UsageError("--threads is given with --backend numpy, expected --backend cpu")
+    if device.backend != "numpy":
+        tell_of_compiling()
     backend = load_backend("cpu" if device.backend == "auto" else device.backend)
     if backend.name == "cpu":
         backend.set_threads(device.threads)
     return backend, f"backend {backend.name}: {backend.describe()}"
+
+
+def tell_of_compiling() -> None:
+    """Say once, when it begins, that Numba compiles: on a machine's first run it takes a minute."""
+    from numba.core import event
+
+    class Once(event.Listener):  # type: ignore[misc]  # numba has no types
+        def on_start(self, event: object) -> None:
+            if not told:
+                told.append(event)
+                note("compiling kernels for this machine, which are kept for the next run")
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    told: list[object] = []
+    event.register("numba:compile", Once())

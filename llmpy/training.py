@@ -65,8 +65,6 @@ def _tell_events(run: Run) -> None:
     shown = is_terminal(sys.stderr) and (run.baby or not scrolls)
     progress = Progress(run.config.steps or 0, shown)
     quiet = shown and scrolls
-    if not shown and is_terminal(sys.stderr):
-        note("the first step compiles kernels and takes longer")
     events = train(
         run.model,
         run.train_loader,

@@ -1,0 +1,54 @@
+"""Backends by name, and what is said of them."""
+
+import numpy as np
+import pytest
+
+from llmpy import ops
+from llmpy.config import DeviceConfig
+from llmpy.device import open_backend, tell_of_compiling
+from llmpy.errors import UsageError
+
+
+def test_numpy():
+    backend, line = open_backend(DeviceConfig(backend="numpy"))
+    assert backend is ops
+    assert line == f"backend numpy: the NumPy reference, NumPy {np.__version__}"
+
+
+def test_auto_is_the_cpu_and_threads_are_told():
+    backend, line = open_backend(DeviceConfig(threads=1))
+    assert backend.name == "cpu"
+    assert line.startswith("backend cpu: Numba ")
+    assert line.endswith(", 1 thread")
+    backend.set_threads()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"backend": "webgpu"}, "--backend webgpu is not built yet, expected cpu or numpy"),
+        ({"dtype": "bfloat16"}, "--dtype bfloat16 is not built yet, expected float32"),
+        (
+            {"backend": "numpy", "threads": 2},
+            "--threads is given with --backend numpy, expected --backend cpu",
+        ),
+    ],
+)
+def test_refusals(values, message):
+    with pytest.raises(UsageError) as error:
+        open_backend(DeviceConfig(**values))
+    assert str(error.value) == message
+
+
+def test_compiling_is_told_once(capfd):
+    from numba.core import event
+
+    tell_of_compiling()
+    for _ in range(2):
+        with event.trigger_event("numba:compile", data={}):
+            pass
+    err = capfd.readouterr().err
+    assert err.count("compiling kernels for this machine, which are kept for the next run\n") >= 1
+    with event.trigger_event("numba:compile", data={}):
+        pass
+    assert capfd.readouterr().err == ""
