@@ -1,5 +1,6 @@
 """What a command computes with: the backend by name, its threads, a line that says so."""
 
+import functools
 from typing import Any
 
 from .config import DeviceConfig
@@ -28,6 +29,7 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
     return backend, f"backend {backend.name}: {backend.describe()}"
 
 
+@functools.cache  # once a process
 def tell_of_compiling() -> None:
     """Say once, when it begins, that Numba compiles: on a machine's first run it takes a minute."""
     from numba.core import event
