@@ -1,10 +1,15 @@
-# make demo | test | check: each sets up .venv by itself.
+# Each target sets up .venv by itself.
+#
+#   make demo     train the baby model on plays, and leave it in out/
+#   make test     run the tests
+#   make check    format, lint, types and tests
+#   make format   put the code in order
 
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test check lint format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/llmpy train
@@ -12,11 +17,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev
+check: lint test
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -34,4 +40,4 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-parity

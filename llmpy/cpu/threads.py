@@ -31,16 +31,23 @@ def available():
     return min(affinity, cgroup_quota() or affinity)
 
 
+def environment_threads():
+    """Give OMP_NUM_THREADS as a number; None if it is unset or no number (a list is for nesting)."""
+    value = os.environ.get("OMP_NUM_THREADS", "").strip()
+    return int(value) if value.isdecimal() and int(value) > 0 else None
+
+
 def set_threads(count=None):
     """Set the number of threads, and give it.
 
-    count  asked for; None is all that the process may use
+    count  asked for; None is OMP_NUM_THREADS if that is set, else all that the process may use
 
-    The result is the least of `count`, NUMBA_NUM_THREADS, the affinity and the cgroup's quota.
+    The result is the least of that, NUMBA_NUM_THREADS, the affinity and the cgroup's quota.
     Raises UsageError for a count below 1.
     """
     if count is not None and count < 1:
         raise UsageError(f"--threads is {count}, expected at least 1")
+    count = environment_threads() if count is None else count
     largest = min(numba.config.NUMBA_NUM_THREADS, available())
     used = largest if count is None else min(count, largest)
     numba.set_num_threads(used)

@@ -11,7 +11,8 @@ from llmpy.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
-def restore_threads():
+def restore_threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = numba.get_num_threads()
     yield
     numba.set_num_threads(before)
@@ -50,6 +51,16 @@ def test_set_threads(monkeypatch):
     monkeypatch.setattr(threads, "cgroup_quota", lambda: None)
     assert threads.set_threads(1) == 1
     assert threads.set_threads(10_000) == threads.set_threads() <= numba.config.NUMBA_NUM_THREADS
+
+
+@pytest.mark.parametrize(("value", "threads_used"), [("1", 1), ("64", 2), ("4,2", 2), ("", 2)])
+def test_omp_num_threads_is_respected(monkeypatch, value, threads_used):
+    monkeypatch.setattr(threads, "available", lambda: 2)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
+    monkeypatch.setattr(numba, "set_num_threads", lambda n: None)
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert threads.set_threads() == threads_used
+    assert threads.set_threads(2) == 2
 
 
 def test_too_few_threads_are_refused():
