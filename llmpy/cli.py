@@ -131,7 +131,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dispatch(argv)
     except BrokenPipeError:
         close_stdout()
-        return FAILED if argv[:1] == ["train"] else 0  # a reader that has enough is no failure
+        if argv[:1] != ["train"]:
+            return 0  # a reader that has enough is no failure
+        return _stopped(f"{who}: stdout was closed by its reader", FAILED)
     except KeyboardInterrupt:
         return _stopped(f"{who}: interrupted", 128 + signal.SIGINT)
     except Terminated:
@@ -140,6 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = exit_status(error)
         if debug or status is None:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.filename is None:
+            close_stdout()  # a full disk, most likely: what is left in its buffer can't be written
         if status is not None:
             note(f"{who}: {one_line(error)}")
         return FAILED if status is None else status

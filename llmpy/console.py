@@ -12,6 +12,8 @@ def write(data: bytes | str) -> None:
     """Write to stdout, at once. Text becomes UTF-8 whatever the console's encoding is."""
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogateescape")
+    if sys.stdout is None:  # closed
+        return
     stream = getattr(sys.stdout, "buffer", None)
     if stream is None:  # no bytes underneath, as in a notebook
         sys.stdout.write(data.decode("utf-8", "replace"))
@@ -39,7 +41,7 @@ def is_terminal(stream: Any) -> bool:
 
 
 def close_stdout() -> None:
-    """Let stdout go nowhere: its reader has left, and the interpreter must not trip over it."""
+    """Let stdout go nowhere: it can't be written, and the interpreter must not trip over it."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -383,6 +383,19 @@ def test_a_weight_that_is_nan_exits_1_with_step_and_norm(files, folder, capfd):
     assert not list((folder / "a").glob("model_*"))
 
 
+def test_too_large_a_batch_is_refused_with_the_gigabytes(folder, capfd, monkeypatch):
+    monkeypatch.setattr("llmpy.memory.available_bytes", lambda: 24 * 10**9)
+    write_tokens(folder / "big.bin", np.zeros(70_000, np.int32))
+    words = "train --backend numpy --init d12 --batch-size 64 --train-data big.bin --out a"
+    assert main(words.split()) == 2
+    err = capfd.readouterr().err
+    # 16 C a token and layer of activations alone: 64 * 1024 * 12 * 16 * 768 * 4 bytes = 38.7 GB
+    assert err.startswith("llmpy train: train: B=64 and T=1024 needs ")
+    assert 40 < float(err.split(" needs ")[1].split()[0]) < 60
+    assert err.endswith("expected at most the 24.0 GB of memory that are available here\n")
+    assert not (folder / "a").exists()
+
+
 # train, the baby recipe
 
 
@@ -510,6 +523,28 @@ def test_a_reader_that_leaves_ends_it_quietly(files):
         assert process.wait(30) == 0
         assert process.stderr is not None
         assert process.stderr.read().startswith(b"backend numpy: ")
+
+
+def test_training_stops_with_its_reader(files, folder):
+    words = [*PYTHON, *files, "--steps", "1000000"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr is not None
+        last = process.stderr.read().decode().splitlines()[-1]
+    assert last == "llmpy train: stdout was closed by its reader"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout(files):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PYTHON, "info", "model.bin"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode() == "llmpy info: [Errno 28] No space left on device\n"
 
 
 @pytest.mark.parametrize(
