@@ -61,8 +61,6 @@ def test_only_differences_count(shift):
 def test_nan_and_infinity_stay_visible():
     targets = np.array([[0]], np.int32)
     assert np.isnan(forward(np.array([[[0, np.nan]]]), targets, 2)).all()
-    assert np.isnan(forward(np.array([[[0, np.inf]]]), targets, 2)).all() or np.isinf(
-        forward(np.array([[[0, np.inf]]]), targets, 2)
-    )
+    assert np.isnan(forward(np.array([[[0, np.inf]]]), targets, 2)).all()
     assert forward(np.array([[[-np.inf, 0]]]), targets, 2).tolist() == [[np.inf]]
     assert forward(np.array([[[0, -np.inf]]]), targets, 2).tolist() == [[0]]
