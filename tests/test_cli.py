@@ -449,6 +449,14 @@ def test_the_last_tenth_of_the_corpus_validates(baby, folder, capfd):
     assert loss == pytest.approx(np.mean(losses), abs=2e-6)
 
 
+def test_the_baby_overfits_the_first_batch_that_validates(baby, folder, capfd):
+    assert main([*baby, "--lr", "0", "--overfit"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    validation = float(lines[0].split()[2])
+    losses = [float(line.split()[4]) for line in lines if line.startswith("step")]
+    assert losses == pytest.approx([validation] * 2, abs=2e-6)
+
+
 def test_baby_on_data_with_a_vocabulary_beside_it(files, folder, capfd):
     words = "train --backend numpy --train-data train.bin --steps 1 --batch-size 1 --seq-len 8"
     assert main([*words.split(), "--sample-every", "0", "--init", "baby"]) == 0

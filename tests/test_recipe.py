@@ -21,7 +21,7 @@ TABLE = [bytes([i]) for i in range(30)] + [b"the", b" a\xc3", b"\xa9", b"\x80", 
 TABLE += [b"xyz", b" ", b"\x7f", b"Q", b"<|endoftext|>"]
 
 
-def seed_main(train, val, steps, table, B=4, T=64):
+def seed_main(train, val, steps, table, lr=1e-4, decay=0.0, B=4, T=64):
     """The C program's main: whole buffers, token after token; the time is left out."""
     model = GPT2(SIZES, "numpy")
     model.backend.upload(model.params.memory, init_params(SIZES, 5) * 6)
@@ -58,7 +58,7 @@ def seed_main(train, val, steps, table, B=4, T=64):
         loss = model.forward(x, y)
         model.zero_grad()
         model.backward()
-        model.update(1e-4, 0.9, 0.999, 1e-8, 0.0, step + 1)
+        model.update(lr, 0.9, 0.999, 1e-8, decay, step + 1)
         out += b"step %d: train loss %f (took X ms)\n" % (step, loss)
     return out
 
@@ -115,6 +115,13 @@ def test_the_main_of_the_seed(files, capfdbinary):
     assert line == b"num_activations: %d" % count_activations()
     same_but_rounding(without_times(rest), seed_main(train, val, 41, TABLE))
     assert err.startswith(b"backend numpy: ")
+
+
+def test_decay_is_on_all_tensors(files, capfdbinary):
+    words, (train, val) = files
+    assert main([*words, "--steps", "3", "--lr", "0.01", "--weight-decay", "9"]) == 0
+    rest = capfdbinary.readouterr().out.split(b"\n", 10)[10]
+    same_but_rounding(without_times(rest), seed_main(train, val, 3, TABLE, lr=0.01, decay=9.0))
 
 
 def count_activations(B=4, T=64):
