@@ -73,13 +73,20 @@ def product_with_heads(c, ldc, a, weights, ldw, packed_heads, first, rows, HS):
 
 
 @serial
-def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, keys, rows, HS):
-    """Add weights^T rows to c: `keys` rows of c, a sum over `rows` <= KC rows of weights."""
+def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, first, rows, HS):
+    """Add weights^T rows to c, for the keys seen by `rows` <= KC rows of weights from `first` on.
+
+    A panel of keys meets only the rows from its first key on.
+    """
+    keys = first + rows
     for t in range(-(-keys // MR)):
-        pack_panel_a(a, weights + 4 * t * MR, ldw, 0, min(MR, keys - t * MR), rows)
+        skipped = max(0, t * MR - first)
+        at_weights = weights + 4 * (skipped * ldw + t * MR)
+        pack_panel_a(a, at_weights, ldw, 0, min(MR, keys - t * MR), rows - skipped)
         for p in range(-(-HS // NR)):
             at = c + 4 * (t * MR * ldc + p * NR)
-            tile(at, ldc, a, packed_rows + 4 * p * B_PANEL, rows, ADD, 0)
+            b = packed_rows + 4 * (p * B_PANEL + skipped * NR)
+            tile(at, ldc, a, b, rows - skipped, ADD, 0)
 
 
 @serial
@@ -225,8 +232,8 @@ def attention_backward_kernel(
                 copy_scaled(dqkv[b, first + r, h * HS : h * HS + HS], dQ + 4 * r * heads, f32(1))
             pack_heads(Q, q + 4 * first * ld, ld, rows, HS)
             pack_heads(dO, do + 4 * first * C, C, rows, HS)
-            add_transposed_product(dK, heads, panel, dS, keys, Q, first + rows, rows, HS)
-            add_transposed_product(dV, heads, panel, S, keys, dO, first + rows, rows, HS)
+            add_transposed_product(dK, heads, panel, dS, keys, Q, first, rows, HS)
+            add_transposed_product(dV, heads, panel, S, keys, dO, first, rows, HS)
         for t in range(T):
             at = C + h * HS
             copy_scaled(dqkv[b, t, at : at + HS], dK + 4 * t * heads, f32(1))

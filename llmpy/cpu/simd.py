@@ -122,6 +122,21 @@ def float_of_bits_intrinsic(typingctx, bits):
     return types.float32(types.int32), codegen
 
 
+def bits_of_float_twin(x):
+    """Reinterpret a float32 as an int32."""
+    return np.float32(x).view(np.int32)
+
+
+@intrinsic
+def bits_of_float_intrinsic(typingctx, x):
+    """Reinterpret a float32 as an int32."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], i32)
+
+    return types.int32(types.float32), codegen
+
+
 # ----------------------------------------------------------------------------------------------
 # the register tile
 
@@ -276,22 +291,28 @@ transpose_mr_twin, transpose_mr_intrinsic = _define_transpose(MR, "transpose_mr"
 transpose_nr_twin, transpose_nr_intrinsic = _define_transpose(NR, "transpose_nr")
 
 
-def copy_nr_twin(dst, src):
-    """Copy NR floats."""
-    floats_at(dst, NR)[:] = floats_at(src, NR)
+def _define_copy(R, name):
+    """Define the intrinsic that copies R floats, as one vector."""
+
+    def twin(dst, src):
+        floats_at(dst, R)[:] = floats_at(src, R)
+
+    def typing(typingctx, dst, src):
+        def codegen(context, builder, signature, args):
+            pointer = ir.VectorType(f32, R).as_pointer()
+            dst, src = (builder.inttoptr(x, pointer) for x in args)
+            builder.store(builder.load(src, align=4), dst, align=4)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp), codegen
+
+    twin.__name__ = f"{name}_twin"
+    typing.__name__ = name
+    return twin, typing if config.DISABLE_JIT else intrinsic(typing)
 
 
-@intrinsic
-def copy_nr_intrinsic(typingctx, dst, src):
-    """Copy NR floats."""
-
-    def codegen(context, builder, signature, args):
-        dst, src = (builder.inttoptr(x, f32.as_pointer()) for x in args)
-        for j in range(NV):
-            _store(builder, _load(builder, _at(builder, src, j * W)), _at(builder, dst, j * W))
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), codegen
+copy_mr_twin, copy_mr_intrinsic = _define_copy(MR, "copy_mr")
+copy_nr_twin, copy_nr_intrinsic = _define_copy(NR, "copy_nr")
 
 
 # ----------------------------------------------------------------------------------------------
@@ -366,11 +387,15 @@ def row_max_intrinsic(typingctx, src, count):
 
 if config.DISABLE_JIT:
     address, pointer, float_of_bits = address_twin, pointer_twin, float_of_bits_twin
-    tile, copy_nr, row_max_lanes = tile_twin, copy_nr_twin, row_max_twin
+    bits_of_float = bits_of_float_twin
+    tile, row_max_lanes = tile_twin, row_max_twin
+    copy_mr, copy_nr = copy_mr_twin, copy_nr_twin
     transpose_mr, transpose_nr = transpose_mr_twin, transpose_nr_twin
 else:
     address, pointer, float_of_bits = address_intrinsic, pointer_intrinsic, float_of_bits_intrinsic
-    tile, copy_nr, row_max_lanes = tile_intrinsic, copy_nr_intrinsic, row_max_intrinsic
+    bits_of_float = bits_of_float_intrinsic
+    tile, row_max_lanes = tile_intrinsic, row_max_intrinsic
+    copy_mr, copy_nr = copy_mr_intrinsic, copy_nr_intrinsic
     transpose_mr, transpose_nr = transpose_mr_intrinsic, transpose_nr_intrinsic
 
 

@@ -32,7 +32,7 @@ def available():
 
 
 def environment_threads():
-    """Give OMP_NUM_THREADS as a number; None if it is unset or no number (a list is for nesting)."""
+    """Give OMP_NUM_THREADS as a number; None if it is unset, or no single number."""
     value = os.environ.get("OMP_NUM_THREADS", "").strip()
     return int(value) if value.isdecimal() and int(value) > 0 else None
 

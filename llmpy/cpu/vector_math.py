@@ -14,7 +14,7 @@ Source of the polynomial's coefficients: Cephes, expf.c.
 import numpy as np
 from numba import njit
 
-from .simd import float_of_bits
+from .simd import bits_of_float, float_of_bits
 
 f32 = np.float32
 
@@ -28,46 +28,67 @@ LOG2E = f32(1.4426950408889634)
 LN2_HIGH, LN2_LOW = f32(0.693359375), f32(-2.12194440e-4)  # the sum is ln 2; n * LN2_HIGH is exact
 SQRT_2_OVER_PI_2 = f32(1.5957691216057308)  # 2 sqrt(2 / pi)
 CUBIC = f32(0.044715)
+MAGIC, MAGIC_BITS = f32(1.5 * 2**23), np.int32(0x4B400000)  # the spacing of floats there is 1
+ONE_BITS = np.int32(127 << 23)
 
 
-@njit
-def power_of_two(n):
-    """Give 2^n for an int32 n in [-126, 127]."""
-    return float_of_bits(np.int32((n + np.int32(127)) << np.int32(23)))
+@njit(fastmath=FUSED)
+def exp_parts(x):
+    """Give exp(r) and the bits of n, so that e^x = 2^n exp(r); n is in the low bits, from MAGIC on.
 
-
-@njit(fastmath=FUSED, error_model="numpy")
-def exp(x):
-    """Give e^x, within 2 ulp where the result is not subnormal."""
-    y = f32(-104.0) if x < f32(-104.0) else x
-    y = f32(89.0) if y > f32(89.0) else y
-    n = f32(np.floor(y * LOG2E + f32(0.5)))
-    r = y - n * LN2_HIGH - n * LN2_LOW
+    Adding MAGIC rounds to an integer, and leaves it in the low bits of the sum.
+    """
+    t = x * LOG2E + MAGIC
+    n = t - MAGIC
+    r = x - n * LN2_HIGH - n * LN2_LOW
     p = f32(1.9875691500e-4)
     p = p * r + f32(1.3981999507e-3)
     p = p * r + f32(8.3334519073e-3)
     p = p * r + f32(4.1665795894e-2)
     p = p * r + f32(1.6666665459e-1)
     p = p * r + f32(5.0000001201e-1)
+    return p * r * r + r + f32(1), bits_of_float(t)
+
+
+@njit(fastmath=FUSED)
+def exp(x):
+    """Give e^x, within 2 ulp where the result is not subnormal."""
+    y = f32(-104.0) if x < f32(-104.0) else x
+    y = f32(89.0) if y > f32(89.0) else y
+    e, bits = exp_parts(y)
+    n = bits - MAGIC_BITS
     # 2^n in two factors: one alone overflows at n = 128 and underflows at -127
-    half = np.int32(n) >> np.int32(1)
-    return (p * r * r + r + f32(1)) * power_of_two(half) * power_of_two(np.int32(n) - half)
+    half = n >> np.int32(1)
+    first = float_of_bits((half + np.int32(127)) << np.int32(23))
+    return e * first * float_of_bits((n - half + np.int32(127)) << np.int32(23))
+
+
+@njit(fastmath=FUSED)
+def exp_inside(x):
+    """Give e^x for x in [-87, 88], NaN for NaN."""
+    e, bits = exp_parts(x)
+    return e * float_of_bits((bits << np.int32(23)) + ONE_BITS)
+
+
+@njit(fastmath=FUSED)
+def clamp(x, largest):
+    """Hold x within -largest and largest; NaN stays."""
+    y = -largest if x < -largest else x
+    return largest if y > largest else y
 
 
 @njit(fastmath=FUSED, error_model="numpy")
 def gelu(x):
-    """Give GELU of x, tanh form."""
-    return x / (f32(1) + exp(-SQRT_2_OVER_PI_2 * (x + CUBIC * x * x * x)))
+    """Give GELU of x, tanh form: 0 below -10, where it is smaller than 1e-36."""
+    e = exp_inside(clamp(-SQRT_2_OVER_PI_2 * (x + CUBIC * x * x * x), f32(87.0)))
+    return f32(-0.0) if x < f32(-10.0) else x / (f32(1) + e)
 
 
 @njit(fastmath=FUSED, error_model="numpy")
 def gelu_derivative(x):
     """Give the derivative of GELU at x: 0 and 1 in the tails, where x^3 would overflow."""
-    y = f32(-10.0) if x < f32(-10.0) else x
-    y = f32(10.0) if y > f32(10.0) else y
-    e = exp(
-        -SQRT_2_OVER_PI_2 * (y + CUBIC * y * y * y)
-    )  # at most e^88, so that e * s is 1, not NaN
+    y = clamp(x, f32(9.9))  # the exponential stays within e^-86 and e^86
+    e = exp_inside(-SQRT_2_OVER_PI_2 * (y + CUBIC * y * y * y))
     s = f32(1) / (f32(1) + e)
     return s + y * s * (e * s) * SQRT_2_OVER_PI_2 * (f32(1) + f32(3) * CUBIC * y * y)
 

@@ -25,6 +25,11 @@ def run_transpose_nr(dst, src, ld):
 
 
 @njit
+def run_copy_mr(dst, src):
+    simd.copy_mr(dst, src)
+
+
+@njit
 def run_copy_nr(dst, src):
     simd.copy_nr(dst, src)
 
@@ -32,6 +37,11 @@ def run_copy_nr(dst, src):
 @njit
 def run_row_max(src, count):
     return simd.row_max_lanes(src, count)
+
+
+@njit
+def run_bits_of_float(x):
+    return simd.bits_of_float(x)
 
 
 @njit
@@ -87,10 +97,14 @@ def test_transposes_equal_their_twins(rng, run, twin, R):
     np.testing.assert_array_equal(got[: W * R].reshape(W, R), src[:, :W].T)
 
 
-def test_copy_equals_its_twin(rng):
-    src, got, want = normal(rng, NR), alloc((NR,)), alloc((NR,))
-    run_copy_nr(data(got), data(src))
-    simd.copy_nr_twin(data(want), data(src))
+@pytest.mark.parametrize(
+    ("run", "twin", "R"),
+    [(run_copy_mr, simd.copy_mr_twin, MR), (run_copy_nr, simd.copy_nr_twin, NR)],
+)
+def test_copies_equal_their_twins(rng, run, twin, R):
+    src, got, want = normal(rng, R), alloc((R,)), alloc((R,))
+    run(data(got), data(src))
+    twin(data(want), data(src))
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(got, src)
 
@@ -116,6 +130,7 @@ def test_float_of_bits(x):
     bits = np.float32(x).view(np.int32)
     assert run_float_of_bits(bits).hex() == float(np.float32(x)).hex()
     assert simd.float_of_bits_twin(bits) == np.float32(x)
+    assert run_bits_of_float(np.float32(x)) == simd.bits_of_float_twin(x) == bits
 
 
 def test_address(rng):
