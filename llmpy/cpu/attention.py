@@ -47,29 +47,34 @@ def pack_heads(dst, src, ld, rows, HS):
 def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, HS):
     """Write c = src keys^T for `rows` rows of src, from row `first` on, and the keys they see."""
     for t in range(-(-rows // MR)):
-        pack_panel_a(a, src + 4 * t * MR * ld, ld, 1, min(MR, rows - t * MR), HS)
+        pa, a_row, a_k = src + 4 * t * MR * ld, ld, 1
+        if rows - t * MR < MR:  # a panel that sticks out can't be read as it lies
+            pack_panel_a(a, pa, ld, 1, rows - t * MR, HS)
+            pa, a_row, a_k = a, 1, MR
         last = first + t * MR + MR  # keys beyond are masked for all rows of the panel
         p = 0
         while p * NR < last and p * NR < ldc:
             at = c + 4 * (t * MR * ldc + p * NR)
-            tile(at, ldc, a, packed_keys + 4 * p * NR * HS, HS, WRITE, 0)
+            tile(at, ldc, pa, a_row, a_k, packed_keys + 4 * p * NR * HS, HS, WRITE, 0)
             p += 1
 
 
 @serial
-def product_with_heads(c, ldc, a, weights, ldw, packed_heads, first, rows, HS):
-    """Write c = weights heads for `rows` rows of weights, over the keys that they see."""
+def product_with_heads(c, ldc, weights, ldw, packed_heads, first, rows, HS):
+    """Write c = weights heads for `rows` rows of weights, over the keys that they see.
+
+    Weights and c are scratch of Q_ROWS rows, so that the last panel may stick out.
+    """
     panels = -(-HS // NR)
     for t in range(-(-rows // MR)):
-        mine = min(MR, rows - t * MR)
-        last = first + t * MR + mine
+        last = first + min(rows, t * MR + MR)
         for q in range(-(-last // KC)):
             k = min(KC, last - q * KC)
-            pack_panel_a(a, weights + 4 * (t * MR * ldw + q * KC), ldw, 1, mine, k)
+            pa = weights + 4 * (t * MR * ldw + q * KC)
             for p in range(panels):
                 b = packed_heads + 4 * (q * panels + p) * B_PANEL
                 at = c + 4 * (t * MR * ldc + p * NR)
-                tile(at, ldc, a, b, k, ADD if q else WRITE, 0)
+                tile(at, ldc, pa, ldw, 1, b, k, ADD if q else WRITE, 0)
 
 
 @serial
@@ -86,7 +91,7 @@ def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, first, rows, HS
         for p in range(-(-HS // NR)):
             at = c + 4 * (t * MR * ldc + p * NR)
             b = packed_rows + 4 * (p * B_PANEL + skipped * NR)
-            tile(at, ldc, a, b, rows - skipped, ADD, 0)
+            tile(at, ldc, a, 1, MR, b, rows - skipped, ADD, 0)
 
 
 @serial
@@ -153,7 +158,7 @@ def attention_forward_kernel(
             rows = min(Q_ROWS, T - first)
             product_with_keys(S, keys, panel, q + 4 * first * ld, ld, KT, first, rows, HS)
             softmax_rows(S, keys, first, rows, lse[b, h], sums, scale)
-            product_with_heads(O, heads, panel, S, keys, V, first, rows, HS)
+            product_with_heads(O, heads, S, keys, V, first, rows, HS)
             for r in range(rows):
                 to = out[b, first + r, h * HS : h * HS + HS]
                 copy_scaled(to, O + 4 * r * heads, f32(1) / sums[r])
@@ -227,7 +232,7 @@ def attention_backward_kernel(
             product_with_keys(S, keys, panel, q + 4 * first * ld, ld, KT, first, rows, HS)
             product_with_keys(dS, keys, panel, do + 4 * first * C, C, VT, first, rows, HS)
             score_gradients(S, dS, keys, first, rows, lse[b, h], D, scale)
-            product_with_heads(dQ, heads, panel, dS, keys, K, first, rows, HS)
+            product_with_heads(dQ, heads, dS, keys, K, first, rows, HS)
             for r in range(rows):
                 copy_scaled(dqkv[b, first + r, h * HS : h * HS + HS], dQ + 4 * r * heads, f32(1))
             pack_heads(Q, q + 4 * first * ld, ld, rows, HS)

@@ -4,13 +4,14 @@
 
 1. Tile. `simd.tile` keeps MR x NR sums in registers while k runs: 2 MR NR operations for MR + NR
    floats read.
-2. Packing. The tile wants its operands as panels, A[k][MR] and B[k][NR], read from front to back.
-   `pack_a` and `pack_b` copy them so, transposing where memory runs along k. So one kernel serves
-   the three products of a layer: NT (forward), NN (dinp), TN (dweight).
+2. Packing. The tile reads B as a panel, B[k][NR], from front to back: `pack_panel_b` copies it so,
+   transposing where memory runs along k. Of A it wants MR values for each k, and takes them where
+   they lie if memory runs along k; `pack_panel_a` makes panels A[k][MR] where it does not. So one
+   kernel serves the three products of a layer: NT (forward), NN (dinp), TN (dweight).
 3. Blocking. k is cut into pieces of KC, so that a panel of B stays in the first cache (L1) and a
    block of A in the second, while c is visited once a piece.
-4. Splitting. A is packed once, by all threads; then blocks of c, about MB x NB, are shared out.
-   Each packs its own piece of B.
+4. Splitting. A is packed once, by all threads, if at all; then blocks of c are shared out. Each
+   packs its own piece of B.
 
 A sum is made in the order of k, in pieces of KC, by one thread: its bits depend on neither the
 number of threads, nor the place of the element in c, nor the other rows.
@@ -42,11 +43,12 @@ from .vector_math import gelu_row, scale_by_gelu_derivative
 
 KC = 256  # terms of a sum between two visits to c
 MB_PANELS = 288 // MR  # panels of A in a block: 288 * KC floats are 288 KiB, for the L2 cache
-NB_PANELS = max(1, 96 // NR)  # panels of B in a block
+NB_PANELS = 4  # panels of B in a block, for an epilogue on whole vectors
 A_GROUP = 8  # panels of A that a task packs together, so that it reads whole cache lines
 
 A_PANEL = KC * MR + W  # floats of a packed panel; W spare ones, see simd._define_transpose
 B_PANEL = KC * NR
+OWN = B_PANEL + A_PANEL + MR * NR  # scratch of a thread: a panel of B, one of A, a tile
 
 NOTHING, GELU, GELU_DERIVATIVE = 0, 1, 2  # epilogues
 
@@ -78,6 +80,22 @@ def pack_panel_a(dst, src, ld, unit_k, rows, k):
 
 
 @serial
+def pack_group_a(dst, src, ld, unit_k, rows, k):
+    """Pack up to A_GROUP panels of A, one A_PANEL behind the other."""
+    full = rows // MR
+    if unit_k:
+        for t in range(full):
+            pack_panel_a(dst + 4 * t * A_PANEL, src + 4 * t * MR * ld, ld, unit_k, MR, k)
+    else:
+        for j in range(k):  # a row of all panels at once: whole cache lines
+            for t in range(full):
+                copy_mr(dst + 4 * (t * A_PANEL + j * MR), src + 4 * (t * MR + j * ld))
+    if full * MR < rows:
+        last = src + 4 * full * MR * (ld if unit_k else 1)
+        pack_panel_a(dst + 4 * full * A_PANEL, last, ld, unit_k, rows - full * MR, k)
+
+
+@serial
 def pack_panel_b(dst, src, ld, unit_k, cols, k):
     """Pack `cols` <= NR columns of B over k rows: dst[j * NR + c] = B[j, c], missing ones zero.
 
@@ -106,9 +124,9 @@ def pack_panel_b(dst, src, ld, unit_k, cols, k):
 
 
 @serial
-def edge_tile(c, ldc, a, b, k, mode, bias, rows, cols, edge):
+def edge_tile(c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols, edge):
     """Do what `tile` does for a tile that sticks out of c, by way of `edge`, MR x NR floats."""
-    tile(edge, NR, a, b, k, WRITE, bias)
+    tile(edge, NR, a, a_row, a_k, b, k, WRITE, bias)
     made = floats(edge, MR * NR)
     for i in range(rows):
         row = floats(c + 4 * i * ldc, cols)
@@ -126,49 +144,55 @@ def edge_tile(c, ldc, a, b, k, mode, bias, rows, cols, edge):
 
 @parallel
 def gemm_kernel(
-    c, ldc, a, lda, a_unit_k, b, ldb, b_unit_k, M, N, K, mode, bias, epilogue, aux, ldaux,
-    a_packed, b_packed, edge,
+    c, ldc, a, lda, a_unit_k, pack_a, b, ldb, b_unit_k, M, N, K, mode, bias, epilogue, aux, ldaux,
+    a_packed, own,
 ):  # fmt: skip
     """Compute c = or += a b, then the epilogue; see `gemm`."""
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
+    a_step, a_piece = (lda, KC) if a_unit_k else (1, KC * lda)
+    b_step, b_piece = (ldb, KC) if b_unit_k else (1, KC * ldb)
 
     # pass 1: pack A, panel after panel within each piece of k
-    groups = -(-m_panels // A_GROUP)
-    for task in prange(groups * k_blocks):
-        q, group = task // groups, task % groups
-        k = min(KC, K - q * KC)
-        for t in range(group * A_GROUP, min(m_panels, group * A_GROUP + A_GROUP)):
-            rows = min(MR, M - t * MR)
-            step = lda if a_unit_k else 1
-            src = a + 4 * (t * MR * step + q * KC * (1 if a_unit_k else lda))
+    if pack_a:
+        groups = -(-m_panels // A_GROUP)
+        for task in prange(groups * k_blocks):
+            q, group = task // groups, task % groups
+            k = min(KC, K - q * KC)
+            t = group * A_GROUP
+            src = a + 4 * (t * MR * a_step + q * a_piece)
             dst = a_packed + 4 * (q * m_panels + t) * A_PANEL
-            pack_panel_a(dst, src, lda, a_unit_k, rows, k)
+            pack_group_a(dst, src, lda, a_unit_k, min(A_GROUP * MR, M - t * MR), k)
 
     # pass 2: blocks of c
     m_blocks, n_blocks = -(-m_panels // MB_PANELS), -(-n_panels // NB_PANELS)
     for task in prange(m_blocks * n_blocks):
         mb, nb = task // n_blocks, task % n_blocks
         t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
-        p0, p1 = nb * n_panels // n_blocks, (nb + 1) * n_panels // n_blocks
-        my_b = b_packed + 4 * get_thread_id() * NB_PANELS * B_PANEL
-        my_edge = edge + 4 * get_thread_id() * MR * NR
+        p0, p1 = nb * NB_PANELS, min(n_panels, nb * NB_PANELS + NB_PANELS)
+        panel_b = own + 4 * get_thread_id() * OWN
+        panel_a, edge = panel_b + 4 * B_PANEL, panel_b + 4 * (B_PANEL + A_PANEL)
         for q in range(k_blocks):
             k = min(KC, K - q * KC)
             now = mode if q == 0 else ADD
+            if not pack_a and t1 * MR > M:  # a panel that sticks out of A can't be read as it lies
+                src = a + 4 * ((t1 - 1) * MR * a_step + q * a_piece)
+                pack_panel_a(panel_a, src, lda, a_unit_k, M - (t1 - 1) * MR, k)
             for p in range(p0, p1):
-                step = ldb if b_unit_k else 1
-                src = b + 4 * (p * NR * step + q * KC * (1 if b_unit_k else ldb))
                 cols = min(NR, N - p * NR)
-                pb = my_b + 4 * (p - p0) * B_PANEL
-                pack_panel_b(pb, src, ldb, b_unit_k, cols, k)
+                src = b + 4 * (p * NR * b_step + q * b_piece)
+                pack_panel_b(panel_b, src, ldb, b_unit_k, cols, k)
                 for t in range(t0, t1):
                     rows = min(MR, M - t * MR)
-                    pa = a_packed + 4 * (q * m_panels + t) * A_PANEL
-                    at = c + 4 * (t * MR * ldc + p * NR)
+                    pa, a_row, a_k = panel_a, 1, MR
+                    if pack_a:
+                        pa = a_packed + 4 * (q * m_panels + t) * A_PANEL
+                    elif rows == MR:
+                        pa, a_row, a_k = a + 4 * (t * MR * lda + q * KC), lda, 1
+                    at, add = c + 4 * (t * MR * ldc + p * NR), bias + 4 * p * NR
                     if rows == MR and cols == NR:
-                        tile(at, ldc, pa, pb, k, now, bias + 4 * p * NR)
+                        tile(at, ldc, pa, a_row, a_k, panel_b, k, now, add)
                     else:
-                        edge_tile(at, ldc, pa, pb, k, now, bias + 4 * p * NR, rows, cols, my_edge)
+                        edge_tile(at, ldc, pa, a_row, a_k, panel_b, k, now, add, rows, cols, edge)
         if epilogue != NOTHING:
             first, cols = p0 * NR, min(N, p1 * NR) - p0 * NR
             for m in range(t0 * MR, min(M, t1 * MR)):
@@ -194,13 +218,13 @@ def gemm(c, a, b, *, a_unit_k, b_unit_k, K, mode=WRITE, bias=None, epilogue=NOTH
     Matrices may be slices of wider ones: their last axis is contiguous.
     """
     M, N = c.shape
-    m_panels, k_blocks = -(-M // MR), -(-K // KC)
-    threads = max_threads()
+    # rows a multiple of 4 KiB apart would meet in the same few lines of the first cache
+    pack_a = not a_unit_k or row(a) % 1024 == 0
+    panels = -(-M // MR) * -(-K // KC) if pack_a else 0
     gemm_kernel(
-        data(c), row(c), data(a), row(a), int(a_unit_k), data(b), row(b), int(b_unit_k),
-        M, N, K, mode, 0 if bias is None else data(bias),
+        data(c), row(c), data(a), row(a), int(a_unit_k), int(pack_a), data(b), row(b),
+        int(b_unit_k), M, N, K, mode, 0 if bias is None else data(bias),
         epilogue, 0 if aux is None else data(aux), 0 if aux is None else row(aux),
-        data(scratch("a_packed", m_panels * k_blocks * A_PANEL)),
-        data(scratch("b_packed", threads * NB_PANELS * B_PANEL)),
-        data(scratch("edge", threads * MR * NR)),
+        data(scratch("a_packed", panels * A_PANEL)),
+        data(scratch("gemm", max_threads() * OWN)),
     )  # fmt: skip

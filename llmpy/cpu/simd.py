@@ -143,9 +143,10 @@ def bits_of_float_intrinsic(typingctx, x):
 WRITE, ADD, BIAS = 0, 1, 2  # what a tile does to c: c = ab, c += ab, c = ab + bias
 
 
-def tile_twin(c, ldc, a, b, k, mode, bias):
-    """Multiply a packed panel of A by one of B, in float32, k in order."""
-    A = floats_at(a, k * MR).reshape(k, MR)
+def tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias):
+    """Multiply a panel of A by one of B, in float32, k in order."""
+    A = [[floats_at(a + 4 * (i * a_row + n * a_k), 1)[0] for i in range(MR)] for n in range(k)]
+    A = np.array(A, np.float32)
     B = floats_at(b, k * NR).reshape(k, NR)
     total = np.zeros((MR, NR), np.float32)
     for x, y in zip(A, B, strict=True):
@@ -162,21 +163,23 @@ def tile_twin(c, ldc, a, b, k, mode, bias):
 
 
 @intrinsic
-def tile_intrinsic(typingctx, c, ldc, a, b, k, mode, bias):
-    """Multiply a packed panel of A by one of B: c[MR, NR] = or += sum over k of a[k, MR] b[k, NR].
+def tile_intrinsic(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias):
+    """Multiply a panel of A by one of B: c[MR, NR] = or += sum over k of a[MR, k] b[k, NR].
 
-    c, ldc  where the tile goes; floats from one of its rows to the next
-    a, b    the panels, [k][MR] and [k][NR]
-    k       terms of the sum, at least 1
-    mode    WRITE, ADD or BIAS; bias is the address of NR floats, read by BIAS only
+    c, ldc       where the tile goes; floats from one of its rows to the next
+    a            the panel of A; a_row, a_k floats to the next row, and to the next k
+    b            the packed panel of B, [k][NR]
+    k            terms of the sum, at least 1
+    mode         WRITE, ADD or BIAS; bias is the address of NR floats, read by BIAS only
     """
 
     def codegen(context, builder, signature, args):
-        c, ldc, a, b, k, mode, bias = args
+        c, ldc, a, a_row, a_k, b, k, mode, bias = args
         c, a, b, bias = (builder.inttoptr(x, f32.as_pointer()) for x in (c, a, b, bias))
         fma = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{W}f32"
         )
+        rows = [builder.mul(a_row, ir.Constant(i64, i)) for i in range(MR)]
         entry = builder.block
         loop, done = builder.append_basic_block("k"), builder.append_basic_block("done")
         builder.branch(loop)
@@ -187,12 +190,12 @@ def tile_intrinsic(typingctx, c, ldc, a, b, k, mode, bias):
         bv = [_load(builder, _at(builder, pb, j * W)) for j in range(NV)]
         new = []
         for i in range(MR):
-            av = _splat(builder, builder.load(_at(builder, pa, i)))
+            av = _splat(builder, builder.load(_at(builder, pa, rows[i])))
             new.append([builder.call(fma, [av, bv[j], acc[i][j]]) for j in range(NV)])
         m = builder.add(n, ir.Constant(i64, 1))
         steps = [
             (n, ir.Constant(i64, 0), m),
-            (pa, a, _at(builder, pa, MR)),
+            (pa, a, _at(builder, pa, a_k)),
             (pb, b, _at(builder, pb, NR)),
         ]
         builder.cbranch(builder.icmp_signed("<", m, k), loop, done)
@@ -225,7 +228,7 @@ def tile_intrinsic(typingctx, c, ldc, a, b, k, mode, bias):
         builder.position_at_end(end)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 7), codegen
+    return types.void(*[types.intp] * 9), codegen
 
 
 # ----------------------------------------------------------------------------------------------

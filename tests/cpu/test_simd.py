@@ -10,8 +10,8 @@ from llmpy.cpu.simd import ADD, BIAS, MR, NR, WRITE, W, tile, tile_twin
 
 
 @njit
-def run_tile(c, ldc, a, b, k, mode, bias):
-    tile(c, ldc, a, b, k, mode, bias)
+def run_tile(c, ldc, a, a_row, a_k, b, k, mode, bias):
+    tile(c, ldc, a, a_row, a_k, b, k, mode, bias)
 
 
 @njit
@@ -65,8 +65,8 @@ def normal(rng, *shape):
 def test_tile_equals_its_twin(rng, mode, k):
     a, b, bias, start = normal(rng, k, MR), normal(rng, k, NR), normal(rng, NR), normal(rng, 50, 70)
     got, want = start.copy(), start.copy()
-    run_tile(data(got), 70, data(a), data(b), k, mode, data(bias))
-    tile_twin(data(want), 70, data(a), data(b), k, mode, data(bias))
+    run_tile(data(got), 70, data(a), 1, MR, data(b), k, mode, data(bias))
+    tile_twin(data(want), 70, data(a), 1, MR, data(b), k, mode, data(bias))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * k)
     exact = a.astype(float).T @ b
     exact += start[:MR, :NR] if mode == ADD else bias if mode == BIAS else 0
@@ -75,9 +75,18 @@ def test_tile_equals_its_twin(rng, mode, k):
     assert (got[:, NR:] == start[:, NR:]).all()
 
 
+def test_tile_takes_rows_as_they_lie(rng):
+    a, b = normal(rng, MR, 40), normal(rng, 9, NR)
+    got, want = np.empty((2, MR, NR), np.float32)
+    run_tile(data(got), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
+    tile_twin(data(want), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(got, a[:, :9].astype(float) @ b, rtol=0, atol=1e-5)
+
+
 def test_tile_starts_from_nothing_but_its_operands(rng):
     a, b, got = normal(rng, 3, MR), normal(rng, 3, NR), np.full((MR, NR), np.nan, np.float32)
-    run_tile(data(got), NR, data(a), data(b), 3, WRITE, 0)
+    run_tile(data(got), NR, data(a), 1, MR, data(b), 3, WRITE, 0)
     np.testing.assert_allclose(got, a.astype(float).T @ b, atol=1e-5)
 
 
