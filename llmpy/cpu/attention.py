@@ -23,6 +23,7 @@ Q_PANELS = 8
 Q_ROWS = Q_PANELS * MR  # rows of a block
 
 f32 = np.float32
+WHOLE = 32  # floats that LLVM takes at a time in exp_row; the rest of a row it takes one by one
 
 
 @serial
@@ -44,7 +45,7 @@ def pack_heads(dst, src, ld, rows, HS):
 
 
 @serial
-def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, HS):
+def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, T, HS):
     """Write c = src keys^T for `rows` rows of src, from row `first` on, and the keys they see."""
     for t in range(-(-rows // MR)):
         pa, a_row, a_k = src + 4 * t * MR * ld, ld, 1
@@ -53,7 +54,7 @@ def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, HS):
             pa, a_row, a_k = a, 1, MR
         last = first + t * MR + MR  # keys beyond are masked for all rows of the panel
         p = 0
-        while p * NR < last and p * NR < ldc:
+        while p * NR < last and p * NR < T:
             at = c + 4 * (t * MR * ldc + p * NR)
             tile(at, ldc, pa, a_row, a_k, packed_keys + 4 * p * NR * HS, HS, WRITE, 0)
             p += 1
@@ -95,10 +96,16 @@ def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, first, rows, HS
 
 
 @serial
+def whole(count):
+    """Round up to a multiple of WHOLE."""
+    return -(-count // WHOLE) * WHOLE
+
+
+@serial
 def scratch_sizes(T, HS):
-    """Give the floats a thread needs for: scores, packed keys, packed heads, a panel, rows."""
+    """Give the floats of a row of scores, packed keys, packed heads, a panel, a row of heads."""
     keys, heads = -(-T // NR) * NR, -(-HS // NR) * NR
-    return Q_ROWS * keys, keys * HS, -(-T // KC) * KC * heads, MR * max(KC, HS) + W, heads
+    return whole(keys), keys * HS, -(-T // KC) * KC * heads, MR * max(KC, HS) + W, heads
 
 
 # Numba 0.68 drops an assignment to a slice of an array made from an address inside prange; so what
@@ -120,16 +127,15 @@ def copy_scaled(to, at, factor):
 
 
 @serial
-def softmax_rows(S, keys, first, rows, lse, sums, scale):
-    """Turn rows of scores into exp(scale S - largest), and zero what its panel may see."""
+def softmax_rows(S, stride, first, rows, lse, sums, scale):
+    """Turn rows of scores into exp(scale S - largest), with zeros where only later rows may see."""
     for r in range(rows):
         t = first + r
-        row = floats(S + 4 * r * keys, keys)
-        seen = row[: t + 1]
-        largest = scale * row_max(seen)
-        sums[r] = exp_row(seen, scale, largest)
+        row = floats(S + 4 * r * stride, min(stride, whole(t + MR)))
+        largest = scale * row_max(row[: t + 1])
+        row[t + 1 :] = f32(-np.inf)
+        sums[r] = exp_row(row, scale, largest)
         lse[t] = largest + np.log(sums[r])
-        row[t + 1 : t + MR] = f32(0)
 
 
 @parallel
@@ -139,14 +145,13 @@ def attention_forward_kernel(
     """Attend, one head of one sequence at a time; the last arguments are scratch by thread."""
     B, T, C = out.shape
     HS, ld = C // NH, 3 * C
-    scores_size, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
-    keys = -(-T // NR) * NR
+    stride, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
     scale = f32(1.0 / np.sqrt(HS))
     for task in prange(B * NH):
         b, h, tid = task // NH, task % NH, get_thread_id()
         q = qkv + 4 * (b * T * ld + h * HS)
         S, KT, V = (
-            scores + 4 * tid * scores_size,
+            scores + 4 * tid * Q_ROWS * stride,
             packed_keys + 4 * tid * keys_size,
             packed_heads + 4 * tid * heads_size,
         )
@@ -156,9 +161,9 @@ def attention_forward_kernel(
         sums = np.empty(Q_ROWS, np.float32)
         for first in range(0, T, Q_ROWS):
             rows = min(Q_ROWS, T - first)
-            product_with_keys(S, keys, panel, q + 4 * first * ld, ld, KT, first, rows, HS)
-            softmax_rows(S, keys, first, rows, lse[b, h], sums, scale)
-            product_with_heads(O, heads, S, keys, V, first, rows, HS)
+            product_with_keys(S, stride, panel, q + 4 * first * ld, ld, KT, first, rows, T, HS)
+            softmax_rows(S, stride, first, rows, lse[b, h], sums, scale)
+            product_with_heads(O, heads, S, stride, V, first, rows, HS)
             for r in range(rows):
                 to = out[b, first + r, h * HS : h * HS + HS]
                 copy_scaled(to, O + 4 * r * heads, f32(1) / sums[r])
@@ -166,11 +171,11 @@ def attention_forward_kernel(
 
 def attention_forward(out, lse, qkv, *, NH):
     T, C = out.shape[1:]
-    scores, keys, packed_heads, panel, heads = scratch_sizes(T, C // NH)
+    stride, keys, packed_heads, panel, heads = scratch_sizes(T, C // NH)
     threads = max_threads()
     attention_forward_kernel(
         out, lse, data(qkv), NH,
-        data(scratch("scores", threads * scores)),
+        data(scratch("scores", threads * Q_ROWS * stride)),
         data(scratch("keys", threads * keys)),
         data(scratch("heads", threads * packed_heads)),
         data(scratch("panel", threads * panel)),
@@ -179,18 +184,19 @@ def attention_forward(out, lse, qkv, *, NH):
 
 
 @serial
-def score_gradients(P, dP, keys, first, rows, lse, D, scale):
-    """Turn rows of scores into P and of dP into dS, and zero what the panel's last row may see."""
+def score_gradients(P, dP, stride, first, rows, lse, D, scale):
+    """Turn rows of scores into P and of dP into dS, with zeros where only later rows may see."""
     for r in range(rows):
         t = first + r
-        p, dp = floats(P + 4 * r * keys, keys), floats(dP + 4 * r * keys, keys)
-        exp_row(p[: t + 1], scale, lse[t])
+        end = min(stride, whole(first + rows))
+        p, dp = floats(P + 4 * r * stride, end), floats(dP + 4 * r * stride, end)
+        p[t + 1 :] = f32(-np.inf)
+        exp_row(p, scale, lse[t])
         d = D[r]
         for i in range(t + 1):
             dp[i] = scale * p[i] * (dp[i] - d)
-        end = min(keys, first + rows)
-        p[t + 1 : end] = f32(0)
-        dp[t + 1 : end] = f32(0)
+        p[t + 1 :] = f32(0)  # also where lse is NaN
+        dp[t + 1 :] = f32(0)
 
 
 @parallel
@@ -200,16 +206,15 @@ def attention_backward_kernel(
     """Give the gradient of qkv, one head of one sequence at a time."""
     B, T, C = out.shape
     HS, ld = C // NH, 3 * C
-    scores_size, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
-    keys = -(-T // NR) * NR
+    stride, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
     m_rows = -(-T // MR) * MR
     block_size = -(-HS // NR) * B_PANEL  # Q or dout of a block, packed: Q_ROWS <= KC rows
     scale = f32(1.0 / np.sqrt(HS))
     for task in prange(B * NH):
         b, h, tid = task // NH, task % NH, get_thread_id()
         q, do = qkv + 4 * (b * T * ld + h * HS), dout + 4 * (b * T * C + h * HS)
-        S = scores + 8 * tid * scores_size
-        dS = S + 4 * scores_size
+        S = scores + 8 * tid * Q_ROWS * stride
+        dS = S + 4 * Q_ROWS * stride
         KT = packed_keys + 8 * tid * keys_size
         VT = KT + 4 * keys_size
         K = packed_heads + 4 * tid * (heads_size + 2 * block_size)
@@ -229,16 +234,16 @@ def attention_backward_kernel(
             for r in range(rows):
                 y = out[b, first + r, h * HS : h * HS + HS]
                 D[r] = dot(floats(do + 4 * (first + r) * C, HS), y)
-            product_with_keys(S, keys, panel, q + 4 * first * ld, ld, KT, first, rows, HS)
-            product_with_keys(dS, keys, panel, do + 4 * first * C, C, VT, first, rows, HS)
-            score_gradients(S, dS, keys, first, rows, lse[b, h], D, scale)
-            product_with_heads(dQ, heads, dS, keys, K, first, rows, HS)
+            product_with_keys(S, stride, panel, q + 4 * first * ld, ld, KT, first, rows, T, HS)
+            product_with_keys(dS, stride, panel, do + 4 * first * C, C, VT, first, rows, T, HS)
+            score_gradients(S, dS, stride, first, rows, lse[b, h], D, scale)
+            product_with_heads(dQ, heads, dS, stride, K, first, rows, HS)
             for r in range(rows):
                 copy_scaled(dqkv[b, first + r, h * HS : h * HS + HS], dQ + 4 * r * heads, f32(1))
             pack_heads(Q, q + 4 * first * ld, ld, rows, HS)
             pack_heads(dO, do + 4 * first * C, C, rows, HS)
-            add_transposed_product(dK, heads, panel, dS, keys, Q, first, rows, HS)
-            add_transposed_product(dV, heads, panel, S, keys, dO, first, rows, HS)
+            add_transposed_product(dK, heads, panel, dS, stride, Q, first, rows, HS)
+            add_transposed_product(dV, heads, panel, S, stride, dO, first, rows, HS)
         for t in range(T):
             at = C + h * HS
             copy_scaled(dqkv[b, t, at : at + HS], dK + 4 * t * heads, f32(1))
@@ -248,12 +253,12 @@ def attention_backward_kernel(
 def attention_backward(dqkv, dout, out, lse, qkv, *, NH):
     T, C = out.shape[1:]
     HS = C // NH
-    scores, keys, packed_heads, panel, heads = scratch_sizes(T, HS)
+    stride, keys, packed_heads, panel, heads = scratch_sizes(T, HS)
     threads = max_threads()
     blocks = 2 * (heads // NR) * B_PANEL
     attention_backward_kernel(
         dqkv, data(dout), out, lse, data(qkv), NH,
-        data(scratch("scores", threads * 2 * scores)),
+        data(scratch("scores", threads * 2 * Q_ROWS * stride)),
         data(scratch("keys", threads * 2 * keys)),
         data(scratch("heads", threads * (packed_heads + blocks))),
         data(scratch("panel", threads * panel)),

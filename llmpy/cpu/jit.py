@@ -1,14 +1,24 @@
 """How the kernels are compiled: the options and the cache, in one place.
 
 There is no fast-math here: the few loops that need some say so, in vector_math.py.
+
+Numba's threads meet at GNU OpenMP's barriers, where one that is early spins. It does so for
+milliseconds by default, which on a machine with other work to do keeps the very thread that it
+waits for from running. With about 20 microseconds it bridges the Python between two kernels, and
+then sleeps. The variable is read when the first kernel starts; one that is set already is kept.
 """
 
 import hashlib
+import os
 import sys
 from functools import cache
 from pathlib import Path
 
 from numba import config, njit
+
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _probe():
