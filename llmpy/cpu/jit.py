@@ -16,7 +16,6 @@ from pathlib import Path
 
 from numba import config, njit
 
-
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
