@@ -3,16 +3,10 @@
 import numpy as np
 from numba import prange
 
-from .jit import parallel, serial
+from .jit import parallel
+from .residual import add_rows
 
 CHANNELS = 64  # channels of a task of the backward pass
-
-
-@serial
-def add_rows(out, inp1, inp2):
-    """Add two rows."""
-    for c in range(out.shape[0]):
-        out[c] = inp1[c] + inp2[c]
 
 
 @parallel

@@ -54,29 +54,39 @@ NOTHING, GELU, GELU_DERIVATIVE = 0, 1, 2  # epilogues
 
 
 @serial
+def pack_rest(dst, R, src, step_r, step_j, rows, j, k):
+    """Pack columns j to k one by one: dst[j * R + r] = src[r * step_r + j * step_j].
+
+    `rows` <= R are there; the missing ones are zero.
+    """
+    if j >= k:
+        return
+    out, inp = floats(dst, k * R), floats(src, (rows - 1) * step_r + (k - 1) * step_j + 1)
+    while j < k:
+        for r in range(rows):
+            out[j * R + r] = inp[r * step_r + j * step_j]
+        for r in range(rows, R):
+            out[j * R + r] = np.float32(0)
+        j += 1
+
+
+@serial
 def pack_panel_a(dst, src, ld, unit_k, rows, k):
     """Pack `rows` <= MR rows of A over k columns: dst[j * MR + r] = A[r, j], missing rows zero.
 
     unit_k  1 where memory runs along k (element r, j at r * ld + j), 0 where along the rows
     """
     j = 0
-    if unit_k and rows == MR:
-        while j + W <= k:
-            transpose_mr(dst + 4 * j * MR, src + 4 * j, ld)
-            j += W
-    if not unit_k and rows == MR:
-        while j < k:
-            copy_mr(dst + 4 * j * MR, src + 4 * j * ld)
-            j += 1
-    if j < k:
-        step_r, step_j = (ld, 1) if unit_k else (1, ld)
-        out, inp = floats(dst, k * MR), floats(src, (rows - 1) * step_r + (k - 1) * step_j + 1)
-        while j < k:
-            for r in range(rows):
-                out[j * MR + r] = inp[r * step_r + j * step_j]
-            for r in range(rows, MR):
-                out[j * MR + r] = np.float32(0)
-            j += 1
+    if rows == MR:
+        if unit_k:
+            while j + W <= k:
+                transpose_mr(dst + 4 * j * MR, src + 4 * j, ld)
+                j += W
+        else:
+            while j < k:
+                copy_mr(dst + 4 * j * MR, src + 4 * j * ld)
+                j += 1
+    pack_rest(dst, MR, src, ld if unit_k else 1, 1 if unit_k else ld, rows, j, k)
 
 
 @serial
@@ -111,16 +121,7 @@ def pack_panel_b(dst, src, ld, unit_k, cols, k):
             while j < k:
                 copy_nr(dst + 4 * j * NR, src + 4 * j * ld)
                 j += 1
-    if j < k:
-        step_c, step_j = (ld, 1) if unit_k else (1, ld)
-        out = floats(dst, k * NR)
-        inp = floats(src, (cols - 1) * step_c + (k - 1) * step_j + 1)
-        while j < k:
-            for c in range(cols):
-                out[j * NR + c] = inp[c * step_c + j * step_j]
-            for c in range(cols, NR):
-                out[j * NR + c] = np.float32(0)
-            j += 1
+    pack_rest(dst, NR, src, ld if unit_k else 1, 1 if unit_k else ld, cols, j, k)
 
 
 @serial
@@ -142,6 +143,17 @@ def edge_tile(c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols, edge):
                 row[j] = made[i * NR + j]
 
 
+@serial
+def finish(epilogue, c, ldc, aux, ldaux, rows, cols):
+    """Do the epilogue on a block of c."""
+    for i in range(rows):
+        row, other = floats(c + 4 * i * ldc, cols), floats(aux + 4 * i * ldaux, cols)
+        if epilogue == GELU:
+            gelu_row(other, row)
+        else:
+            scale_by_gelu_derivative(row, other)
+
+
 @parallel
 def gemm_kernel(
     c, ldc, a, lda, a_unit_k, pack_a, b, ldb, b_unit_k, M, N, K, mode, bias, epilogue, aux, ldaux,
@@ -156,12 +168,10 @@ def gemm_kernel(
     if pack_a:
         groups = -(-m_panels // A_GROUP)
         for task in prange(groups * k_blocks):
-            q, group = task // groups, task % groups
-            k = min(KC, K - q * KC)
-            t = group * A_GROUP
+            q, t = task // groups, task % groups * A_GROUP
             src = a + 4 * (t * MR * a_step + q * a_piece)
-            dst = a_packed + 4 * (q * m_panels + t) * A_PANEL
-            pack_group_a(dst, src, lda, a_unit_k, min(A_GROUP * MR, M - t * MR), k)
+            dst, rows = a_packed + 4 * (q * m_panels + t) * A_PANEL, min(A_GROUP * MR, M - t * MR)
+            pack_group_a(dst, src, lda, a_unit_k, rows, min(KC, K - q * KC))
 
     # pass 2: blocks of c
     m_blocks, n_blocks = -(-m_panels // MB_PANELS), -(-n_panels // NB_PANELS)
@@ -194,14 +204,9 @@ def gemm_kernel(
                     else:
                         edge_tile(at, ldc, pa, a_row, a_k, panel_b, k, now, add, rows, cols, edge)
         if epilogue != NOTHING:
-            first, cols = p0 * NR, min(N, p1 * NR) - p0 * NR
-            for m in range(t0 * MR, min(M, t1 * MR)):
-                row = floats(c + 4 * (m * ldc + first), cols)
-                other = floats(aux + 4 * (m * ldaux + first), cols)
-                if epilogue == GELU:
-                    gelu_row(other, row)
-                else:
-                    scale_by_gelu_derivative(row, other)
+            rows, cols = min(M, t1 * MR) - t0 * MR, min(N, p1 * NR) - p0 * NR
+            at = c + 4 * (t0 * MR * ldc + p0 * NR)
+            finish(epilogue, at, ldc, aux + 4 * (t0 * MR * ldaux + p0 * NR), ldaux, rows, cols)
 
 
 def gemm(c, a, b, *, a_unit_k, b_unit_k, K, mode=WRITE, bias=None, epilogue=NOTHING, aux=None):

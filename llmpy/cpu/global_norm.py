@@ -8,17 +8,20 @@ from numba import prange
 from .jit import parallel
 from .vector_math import square_sum_float64
 
-CHUNK = 16384  # elements of a task: the partial sums are added in their order
+CHUNK = 16384  # elements of a task
 
 
 @parallel
-def partial_sums(sums, grads):
+def sum_of_squares(grads):
     N = grads.shape[0]
+    sums = np.empty(-(-N // CHUNK), np.float64)
     for task in prange(sums.shape[0]):
         sums[task] = square_sum_float64(grads[task * CHUNK : min(N, task * CHUNK + CHUNK)])
+    total = 0.0
+    for task in range(sums.shape[0]):  # in their order
+        total += sums[task]
+    return total
 
 
 def global_norm(grads):
-    sums = np.empty(-(-len(grads) // CHUNK), np.float64)
-    partial_sums(sums, grads)
-    return math.sqrt(float(np.sum(sums)))
+    return math.sqrt(sum_of_squares(grads))

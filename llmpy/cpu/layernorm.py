@@ -7,6 +7,7 @@ from ..ops.memory import view
 from .jit import parallel, serial
 from .matmul import matrix
 from .memory import scratch
+from .residual import add_rows
 from .vector_math import SUM, row_sum, square_sum
 
 EPS = np.float32(1e-5)  # same as ops/layernorm.py
@@ -35,13 +36,6 @@ def forward_kernel(out, mean, rstd, inp, weight, bias):
 def layernorm_forward(out, mean, rstd, inp, weight, bias):
     bias = np.zeros_like(weight) if bias is None else bias
     forward_kernel(matrix(out), mean.reshape(-1), rstd.reshape(-1), matrix(inp), weight, bias)
-
-
-@serial
-def add_rows(out, inp1, inp2):
-    """Add two rows."""
-    for c in range(out.shape[0]):
-        out[c] = inp1[c] + inp2[c]
 
 
 @parallel

@@ -12,7 +12,7 @@ NEON. Only the shape of the tile is chosen for the machine, by the number of its
 runs over k in order, one fused multiply-add a term, so the result has the same bits on all of them.
 
 Where the JIT is off (NUMBA_DISABLE_JIT=1), each intrinsic is replaced by its Python twin, the
-function of the same name with `_twin`; a test compares the two.
+function before it of the same name with `_twin`; a test compares the two.
 """
 
 import ctypes
@@ -65,6 +65,11 @@ def _splat(builder, scalar):
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
 
+def with_twin(twin):
+    """Make an intrinsic of the function below; where the JIT is off, put its twin in its place."""
+    return lambda typing: twin if config.DISABLE_JIT else intrinsic(typing)
+
+
 def floats_at(address, count):
     """Give `count` floats at an address as a NumPy array: what the twins work on."""
     return np.ctypeslib.as_array(
@@ -77,12 +82,11 @@ def floats_at(address, count):
 
 
 def address_twin(array):
-    """Give the address of an array's first element."""
     return array.ctypes.data
 
 
-@intrinsic
-def address_intrinsic(typingctx, array):
+@with_twin(address_twin)
+def address(typingctx, array):
     """Give the address of an array's first element; unlike array.ctypes, it can be cached."""
 
     def codegen(context, builder, signature, args):
@@ -93,48 +97,34 @@ def address_intrinsic(typingctx, array):
 
 
 def pointer_twin(address):
-    """Turn an address into a pointer to float32, for numba.carray."""
     return ctypes.cast(int(address), ctypes.POINTER(ctypes.c_float))
 
 
-@intrinsic
-def pointer_intrinsic(typingctx, address):
+@with_twin(pointer_twin)
+def pointer(typingctx, address):
     """Turn an address into a pointer to float32, for numba.carray."""
-
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], f32.as_pointer())
-
-    return types.CPointer(types.float32)(types.intp), codegen
+    kind = types.CPointer(types.float32)(types.intp)
+    return kind, lambda _, builder, __, args: builder.inttoptr(args[0], f32.as_pointer())
 
 
 def float_of_bits_twin(bits):
-    """Reinterpret an int32 as a float32."""
     return np.int32(bits).view(np.float32)
 
 
-@intrinsic
-def float_of_bits_intrinsic(typingctx, bits):
-    """Reinterpret an int32 as a float32."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], f32)
-
-    return types.float32(types.int32), codegen
-
-
 def bits_of_float_twin(x):
-    """Reinterpret a float32 as an int32."""
     return np.float32(x).view(np.int32)
 
 
-@intrinsic
-def bits_of_float_intrinsic(typingctx, x):
+@with_twin(float_of_bits_twin)
+def float_of_bits(typingctx, bits):
+    """Reinterpret an int32 as a float32."""
+    return types.float32(types.int32), lambda _, builder, __, args: builder.bitcast(args[0], f32)
+
+
+@with_twin(bits_of_float_twin)
+def bits_of_float(typingctx, x):
     """Reinterpret a float32 as an int32."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], i32)
-
-    return types.int32(types.float32), codegen
+    return types.int32(types.float32), lambda _, builder, __, args: builder.bitcast(args[0], i32)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -162,8 +152,30 @@ def tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias):
             row[:] = total[i]
 
 
-@intrinsic
-def tile_intrinsic(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias):
+def _store_tile(builder, sums, c, ldc, mode, bias):
+    """Write MR x NV vectors of sums to c, in one of the three modes."""
+    end = builder.append_basic_block("end")
+    cases = [builder.append_basic_block(name) for name in ("write", "add", "bias")]
+    switch = builder.switch(mode, cases[WRITE])
+    switch.add_case(ir.Constant(i64, ADD), cases[ADD])
+    switch.add_case(ir.Constant(i64, BIAS), cases[BIAS])
+    for case, block in enumerate(cases):
+        builder.position_at_end(block)
+        for i in range(MR):
+            row = _at(builder, c, builder.mul(ldc, ir.Constant(i64, i)))
+            for j in range(NV):
+                value, at = sums[i][j], _at(builder, row, j * W)
+                if case == ADD:
+                    value = builder.fadd(_load(builder, at), value)
+                elif case == BIAS:
+                    value = builder.fadd(_load(builder, _at(builder, bias, j * W)), value)
+                _store(builder, value, at)
+        builder.branch(end)
+    builder.position_at_end(end)
+
+
+@with_twin(tile_twin)
+def tile(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias):
     """Multiply a panel of A by one of B: c[MR, NR] = or += sum over k of a[MR, k] b[k, NR].
 
     c, ldc       where the tile goes; floats from one of its rows to the next
@@ -208,24 +220,7 @@ def tile_intrinsic(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias):
                 acc[i][j].add_incoming(new[i][j], loop)
 
         builder.position_at_end(done)
-        end = builder.append_basic_block("end")
-        cases = [builder.append_basic_block(name) for name in ("write", "add", "bias")]
-        switch = builder.switch(mode, cases[WRITE])
-        switch.add_case(ir.Constant(i64, ADD), cases[ADD])
-        switch.add_case(ir.Constant(i64, BIAS), cases[BIAS])
-        for case, block in enumerate(cases):
-            builder.position_at_end(block)
-            for i in range(MR):
-                row = _at(builder, c, builder.mul(ldc, ir.Constant(i64, i)))
-                for j in range(NV):
-                    value, at = new[i][j], _at(builder, row, j * W)
-                    if case == ADD:
-                        value = builder.fadd(_load(builder, at), value)
-                    elif case == BIAS:
-                        value = builder.fadd(_load(builder, _at(builder, bias, j * W)), value)
-                    _store(builder, value, at)
-            builder.branch(end)
-        builder.position_at_end(end)
+        _store_tile(builder, new, c, ldc, mode, bias)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 9), codegen
@@ -287,11 +282,11 @@ def _define_transpose(R, name):
 
     twin.__name__ = f"{name}_twin"
     typing.__name__ = name
-    return twin, typing if config.DISABLE_JIT else intrinsic(typing)
+    return twin, with_twin(twin)(typing)
 
 
-transpose_mr_twin, transpose_mr_intrinsic = _define_transpose(MR, "transpose_mr")
-transpose_nr_twin, transpose_nr_intrinsic = _define_transpose(NR, "transpose_nr")
+transpose_mr_twin, transpose_mr = _define_transpose(MR, "transpose_mr")
+transpose_nr_twin, transpose_nr = _define_transpose(NR, "transpose_nr")
 
 
 def _define_copy(R, name):
@@ -311,11 +306,11 @@ def _define_copy(R, name):
 
     twin.__name__ = f"{name}_twin"
     typing.__name__ = name
-    return twin, typing if config.DISABLE_JIT else intrinsic(typing)
+    return twin, with_twin(twin)(typing)
 
 
-copy_mr_twin, copy_mr_intrinsic = _define_copy(MR, "copy_mr")
-copy_nr_twin, copy_nr_intrinsic = _define_copy(NR, "copy_nr")
+copy_mr_twin, copy_mr = _define_copy(MR, "copy_mr")
+copy_nr_twin, copy_nr = _define_copy(NR, "copy_nr")
 
 
 # ----------------------------------------------------------------------------------------------
@@ -323,30 +318,29 @@ copy_nr_twin, copy_nr_intrinsic = _define_copy(NR, "copy_nr")
 
 
 def row_max_twin(src, count):
-    """Give the largest of `count` >= W floats; NaN loses every comparison."""
-    lanes = floats_at(src, W).copy()
+    row = floats_at(src, count)
+    lanes = row[:W]
     for j in range(W, count - W + 1, W):
-        x = floats_at(src + 4 * j, W)
-        lanes = np.where(x > lanes, x, lanes)
+        lanes = np.where(row[j : j + W] > lanes, row[j : j + W], lanes)
     largest = lanes[0]
-    for x in [*lanes[1:], *floats_at(src, count)[count - count % W :]]:
+    for x in [*lanes[1:], *row[count - count % W :]]:
         largest = x if x > largest else largest
     return largest
 
 
-@intrinsic
-def row_max_intrinsic(typingctx, src, count):
-    """Give the largest of `count` >= W floats; NaN loses every comparison.
+def _larger(builder, x, y):
+    return builder.select(builder.fcmp_ordered(">", y, x), y, x)
+
+
+@with_twin(row_max_twin)
+def row_max_lanes(typingctx, src, count):
+    """Give the largest of `count` >= W floats; NaN may be given or passed over.
 
     LLVM makes no vectors of a loop over max() unless NaN may be assumed away.
     """
 
     def codegen(context, builder, signature, args):
         src, count = builder.inttoptr(args[0], f32.as_pointer()), args[1]
-
-        def larger(x, y):
-            return builder.select(builder.fcmp_ordered(">", y, x), y, x)
-
         entry, first = builder.block, _load(builder, src)
         loop, body = builder.append_basic_block("lanes"), builder.append_basic_block("lane")
         tail, scalar = builder.append_basic_block("tail"), builder.append_basic_block("scalar")
@@ -362,13 +356,14 @@ def row_max_intrinsic(typingctx, src, count):
 
         builder.position_at_end(body)
         j.add_incoming(after, body)
-        lanes.add_incoming(larger(lanes, _load(builder, _at(builder, src, j))), body)
+        lanes.add_incoming(_larger(builder, lanes, _load(builder, _at(builder, src, j))), body)
         builder.branch(loop)
 
         builder.position_at_end(tail)
         largest = builder.extract_element(lanes, ir.Constant(i32, 0))
         for lane in range(1, W):
-            largest = larger(largest, builder.extract_element(lanes, ir.Constant(i32, lane)))
+            one = builder.extract_element(lanes, ir.Constant(i32, lane))
+            largest = _larger(builder, largest, one)
         builder.branch(scalar)
 
         builder.position_at_end(scalar)
@@ -379,27 +374,13 @@ def row_max_intrinsic(typingctx, src, count):
         builder.cbranch(builder.icmp_signed("<", i, count), rest, done)
         builder.position_at_end(rest)
         i.add_incoming(builder.add(i, ir.Constant(i64, 1)), rest)
-        best.add_incoming(larger(best, builder.load(_at(builder, src, i))), rest)
+        best.add_incoming(_larger(builder, best, builder.load(_at(builder, src, i))), rest)
         builder.branch(scalar)
 
         builder.position_at_end(done)
         return best
 
     return types.float32(types.intp, types.intp), codegen
-
-
-if config.DISABLE_JIT:
-    address, pointer, float_of_bits = address_twin, pointer_twin, float_of_bits_twin
-    bits_of_float = bits_of_float_twin
-    tile, row_max_lanes = tile_twin, row_max_twin
-    copy_mr, copy_nr = copy_mr_twin, copy_nr_twin
-    transpose_mr, transpose_nr = transpose_mr_twin, transpose_nr_twin
-else:
-    address, pointer, float_of_bits = address_intrinsic, pointer_intrinsic, float_of_bits_intrinsic
-    bits_of_float = bits_of_float_intrinsic
-    tile, row_max_lanes = tile_intrinsic, row_max_intrinsic
-    copy_mr, copy_nr = copy_mr_intrinsic, copy_nr_intrinsic
-    transpose_mr, transpose_nr = transpose_mr_intrinsic, transpose_nr_intrinsic
 
 
 @njit(inline="always")
@@ -410,7 +391,7 @@ def floats(address, count):
 
 @njit(inline="always")
 def row_max(row):
-    """Give the largest element of a contiguous row; NaN loses every comparison."""
+    """Give the largest element of a contiguous row; NaN may be given or passed over."""
     if row.shape[0] >= W:
         return row_max_lanes(address(row), row.shape[0])
     largest = row[0]
