@@ -22,8 +22,8 @@ from .contract import op
 def adamw(params, grads, m, v, *, lr, beta1, beta2, eps, weight_decay, decay, step, grad_scale):
     """Update all parameters, in place.
 
-    `decay` is a tuple of ranges (start, stop) of elements that decay, or None for all. `step`
-    counts from 1.
+    `decay` is a tuple of ranges (start, stop) of elements that decay, in any order, or None for
+    all; an element of two ranges decays once. `step` counts from 1.
 
     params  f (N)  updates
     grads   f (N)  reads
@@ -35,7 +35,7 @@ def adamw(params, grads, m, v, *, lr, beta1, beta2, eps, weight_decay, decay, st
     v[:] = beta2 * v + (1 - beta2) * g * g
     m_hat = m / (1 - beta1**step)
     v_hat = v / (1 - beta2**step)
-    update = m_hat / (np.sqrt(v_hat) + eps)
+    decays = np.zeros(len(params), bool)
     for start, stop in ((0, len(params)),) if decay is None else decay:
-        update[start:stop] += weight_decay * params[start:stop]
-    params -= lr * update
+        decays[start:stop] = True
+    params -= lr * (m_hat / (np.sqrt(v_hat) + eps) + np.where(decays, weight_decay * params, 0))
