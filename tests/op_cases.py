@@ -62,6 +62,8 @@ def attention_sizes():
         yield {"B": 2, "T": 5, "NH": 3, "C": 3 * HS}
     yield {"B": 3, "T": 19, "NH": 5, "C": 35}
     yield {"B": 1, "T": 131, "NH": 2, "C": 32}
+    yield {"B": 1, "T": 523, "NH": 1, "C": 3}  # several blocks of rows, several pieces of keys
+    yield {"B": 1, "T": 67, "NH": 1, "C": 269}
 
 
 def vocabulary_sizes():
@@ -71,6 +73,7 @@ def vocabulary_sizes():
     yield {"B": 1, "T": 1, "C": 1, "V": 1, "Vp": 1, "maxT": 1, "N": 1}
     yield {"B": 5, "T": 29, "C": 33, "V": 300, "Vp": 384, "maxT": 29, "N": 145}
     yield {"B": 1, "T": 17, "C": 7, "V": 128, "Vp": 128, "maxT": 64, "N": 17}
+    yield {"B": 11, "T": 101, "C": 7, "V": 50, "Vp": 64, "maxT": 101, "N": 1111}  # many positions
 
 
 def flat_sizes():
@@ -113,7 +116,7 @@ def scalars_of(name, sizes):
         fixed["dloss"] = 0.625
     if name == "adamw":
         N = sizes["N"]
-        some = ((0, N // 3), (N // 2, N))
+        some = ((N // 2, N), (0, N // 3), (N // 4, N // 2), (N // 3, N // 3))  # two overlap
         return [
             {**ADAMW, "decay": None, "step": 1, "grad_scale": 1.0},
             {**ADAMW, "decay": some, "step": 7, "grad_scale": 0.37},
@@ -188,35 +191,50 @@ def round_arrays(arrays):
             array[...] = array.astype(np.float32)
 
 
+AROUND = 64  # elements before and behind each array, which no op may touch
+SENTINEL = 77  # what they hold
+
+
 def call(module, name, arrays, scalars, dtype, offset=0):
     """Call an op of a backend on copies of `arrays`; give all of them after the call, by name.
 
-    offset  elements between the start of a copy's memory and the copy, to vary its alignment
+    offset  moves the copies in memory by so many elements, to vary their alignment
 
-    What the op returns is under "result". Checks that arrays that are only read stay as they are.
+    What the op returns is under "result". Checks that arrays that are only read stay as they are,
+    and so does the memory around each.
     """
     table = rows(getattr(ops, name))
-    copies = {}
+    copies, blocks = dict.fromkeys(arrays), {}
     for key, array in arrays.items():
-        if array is None:
-            copies[key] = None
-            continue
-        kind = np.int32 if array.dtype == np.int32 else np.dtype(dtype)
-        block = module.alloc((array.size + offset,), str(np.dtype(kind)))
-        copies[key] = module.view(block, offset, array.shape)
-        module.upload(copies[key], array.astype(kind))
-    before = {key: _host(module, x).copy() for key, x in copies.items() if x is not None}
+        if array is not None:
+            kind = array.dtype if array.dtype == np.int32 else np.dtype(dtype)
+            blocks[key] = _block(module, array.astype(kind), AROUND + offset)
+            copies[key] = module.view(blocks[key], AROUND + offset, array.shape)
+    before = {key: _host(module, copies[key]).copy() for key in blocks}
     result = getattr(module, name)(*copies.values(), **scalars)
     module.sync()
-    after = {key: _host(module, x) for key, x in copies.items() if x is not None}
+    after = {key: _host(module, copies[key]) for key in blocks}
     for row in table:
         if row.mode == "reads" and row.name in after:
             same = np.array_equal(before[row.name], after[row.name], equal_nan=True)
             assert same, f"{name} changed {row.name}, which it only reads"
+    for key, block in blocks.items():
+        host, start = _host(module, block), AROUND + offset
+        around = np.concatenate([host[:start], host[start + arrays[key].size :]])
+        assert (around == SENTINEL).all(), f"{name} wrote outside {key}"
     outputs = {r.name: after[r.name] for r in table if r.mode != "reads" and r.name in after}
     if result is not None:
         outputs["result"] = np.asarray(result)
     return outputs
+
+
+def _block(module, array, start):
+    """Make a block of the backend with `array` at element `start` and sentinels around."""
+    host = np.full(start + array.size + AROUND, SENTINEL, array.dtype)
+    host[start : start + array.size] = array.reshape(-1)
+    block = module.alloc(host.shape, str(host.dtype))
+    module.upload(block, host)
+    return block
 
 
 def _host(module, array):

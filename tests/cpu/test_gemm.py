@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from llmpy.cpu.gemm import GELU, GELU_DERIVATIVE, KC, MB_PANELS, NB_PANELS, gemm
+from llmpy.cpu.gemm import A_GROUP, GELU, GELU_DERIVATIVE, KC, MB_PANELS, NB_PANELS, gemm
 from llmpy.cpu.simd import ADD, BIAS, MR, NR, WRITE
 from llmpy.ops.gelu import gelu_backward, gelu_forward
 
@@ -48,9 +48,22 @@ def test_pieces_of_k(rng, K, mode):
         np.testing.assert_allclose(got, want, rtol=0, atol=5e-7 * K)
 
 
-def test_more_than_one_block(rng):
-    got, want = product(rng, MR * MB_PANELS + 5, NR * NB_PANELS + 5, 33)
+@pytest.mark.parametrize("a_unit_k", [True, False])
+def test_more_than_one_block(rng, a_unit_k):
+    got, want = product(rng, MR * MB_PANELS + 5, NR * NB_PANELS + 5, 33, a_unit_k)
     np.testing.assert_allclose(got, want, rtol=0, atol=5e-5)
+
+
+@pytest.mark.parametrize("M", [1, MR - 1, MR, MR + 1, A_GROUP * MR - 1, A_GROUP * MR + 1])
+@pytest.mark.parametrize("K", [1, 7, 17, KC + 9])
+def test_rows_that_lie_4_kib_apart_are_packed(rng, M, K):
+    a = rng.standard_normal((M, 1024), np.float32)[:, :K]
+    b, c = rng.standard_normal((19, K), np.float32), np.full((M, 19), np.nan, np.float32)
+    gemm(c, a, b, a_unit_k=True, b_unit_k=True, K=K)
+    np.testing.assert_allclose(c, a.astype(float) @ b.T, rtol=0, atol=2e-6 * (K + 2))
+    again = np.empty_like(c)
+    gemm(again, np.ascontiguousarray(a), b, a_unit_k=True, b_unit_k=True, K=K)
+    np.testing.assert_array_equal(again, c)  # packed or not, the same bits
 
 
 def test_slices_of_wider_matrices(rng):
