@@ -14,49 +14,21 @@ rounding. They are float32 and drawn from with xorshift*, state 1337, kept from 
 """
 
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .c_lines import activations_line, model_lines
-from .config import SEED_RECIPE, RunConfig, TrainConfig, descriptor_config
-from .data.loader import DataLoader, SeedLoader
-from .errors import UsageError
-from .flags import flag_of, make
-from .formats.checkpoint import read_checkpoint_config
-from .formats.tokenizer import GPT2_EOT, Tokenizer, check_vocabulary, read_tokenizer
+from .config import TrainConfig
+from .formats.tokenizer import GPT2_EOT, Tokenizer
 from .generate import sample_mult, start_token
 from .model import GPT2
 from .rng import random_f32
-from .run import TRAIN_DATA, VAL_DATA, make_model
-from .train import EPS, Loader, check_seq_len, require_finite, validate
+from .train import EPS, Loader, require_finite, validate
 
 RNG_STATE = 1337  # same as llm.c
-
-# order -> where the data are: the first that exists
-# fmt: off
-TRAIN_DATA_PATHS = {
-    "seed": ("data/tiny_shakespeare_train.bin", "data/TinyStories_train.bin"),
-    "llm.c": (TRAIN_DATA, "dev/data/tinystories/TinyStories_train.bin"),
-}
-VAL_DATA_PATHS = {
-    "seed": ("data/tiny_shakespeare_val.bin", "data/TinyStories_val.bin"),
-    "llm.c": (VAL_DATA, "dev/data/tinystories/TinyStories_val.bin"),
-}
-# fmt: on
-MODEL_NAME = "gpt2_124M.bin"
-TOKENIZER_NAME = "gpt2_tokenizer.bin"
-
-# what flags may change
-SETTINGS = (
-    "batch_size", "seq_len", "steps", "lr", "beta1", "beta2", "weight_decay", "val_every",
-    "val_batches", "sample_every", "sample_tokens", "seed", "recompute",
-)  # fmt: skip
 
 
 @dataclass
@@ -64,63 +36,12 @@ class Recipe:
     """What the C program has made when its loop begins."""
 
     model: GPT2
-    config: TrainConfig  # of it count SETTINGS
+    config: TrainConfig  # its schedule, clipping and micro-batches do not count
     train_loader: Loader
     val_loader: Loader
     tokenizer: Tokenizer | None  # None if its file is missing: ids are written
     tokenizer_path: str
     order: str
-
-
-def open_recipe(
-    run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack
-) -> Recipe:
-    """Check the settings and make what `run_recipe` needs.
-
-    given       values of TrainConfig's fields, those that were set
-    backend     module
-    open_files  closes the data
-
-    Raises UsageError for a flag that means nothing here; else as `open_run`.
-    """
-    refused = [flag_of(name) for name in given if name not in SETTINGS]
-    refused += [flag for flag, on in (("--out", run.out), ("--no-shuffle", run.no_shuffle)) if on]
-    if refused:
-        raise UsageError(
-            f"{refused[0]} is given with --recipe {run.recipe}, which has no such thing"
-        )
-    init = MODEL_NAME if run.init is None else run.init
-    sizes = read_checkpoint_config(init)[0] if init.endswith(".bin") else descriptor_config(init)
-    config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
-    check_seq_len(config.seq_len, sizes.max_seq_len)
-    tokenizer_path = TOKENIZER_NAME if run.tokenizer is None else run.tokenizer
-    tokenizer = read_tokenizer(tokenizer_path) if Path(tokenizer_path).exists() else None
-    if tokenizer is not None:
-        check_vocabulary(tokenizer, sizes, tokenizer_path)
-    train_data = _data_path("--train-data", run.train_data, TRAIN_DATA_PATHS[run.order])
-    val_data = _data_path("--val-data", run.val_data, VAL_DATA_PATHS[run.order])
-    B, T, V = config.batch_size, config.seq_len, sizes.vocab_size
-    train_loader: Loader
-    val_loader: Loader
-    if run.order == "seed":
-        train_loader = open_files.enter_context(SeedLoader(train_data, B, T, V))
-        val_loader = open_files.enter_context(SeedLoader(val_data, B, T, V))
-    else:
-        train_loader = open_files.enter_context(
-            DataLoader(train_data, B, T, shuffle=True, seed=config.seed, vocab_size=V)
-        )
-        val_loader = open_files.enter_context(DataLoader(val_data, B, T, vocab_size=V))
-    model = make_model(init, config.seed, sizes, backend)
-    return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, run.order)
-
-
-def _data_path(flag: str, given: str | None, defaults: tuple[str, ...]) -> str:
-    if given is not None:
-        return given
-    for path in defaults:
-        if Path(path).exists():
-            return path
-    raise UsageError(f"{flag} is not given, and its defaults {' and '.join(defaults)} are missing")
 
 
 def run_recipe(recipe: Recipe) -> Iterator[bytes]:

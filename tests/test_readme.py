@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from llmpy.cli import COMMANDS, LATER, build_parser
-from llmpy.flags import join_values, make, read_values
-from llmpy.llmc_flags import translate
+from llmpy.cli.flags import join_values, make, read_values
+from llmpy.cli.llmc_flags import translate
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/llmc.md", "dev/LOG.md")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from llmpy.cli.llmc_flags import NOTES, translate
 from llmpy.errors import UsageError
-from llmpy.llmc_flags import NOTES, translate
 
 
 @pytest.mark.parametrize(

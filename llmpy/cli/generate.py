@@ -2,38 +2,42 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .config import GenerateConfig, SamplingConfig
-from .console import TextStream, is_terminal, note, write
-from .errors import FormatError, UsageError
-from .formats.checkpoint import read_checkpoint_config
-from .generate import find_tokenizer, generate, sampling_rng, start_token
-from .model import GPT2
+from ..config import DeviceConfig, GenerateConfig, SamplingConfig
+from ..console import TextStream, is_terminal, note, write
+from ..device import open_backend
+from ..errors import FormatError, UsageError
+from ..formats.checkpoint import read_checkpoint_config
+from ..generate import find_tokenizer, generate, sampling_rng, start_token
+from ..model import GPT2
+from .flags import Command, make
 
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def run_generation(
-    model_path: str, config: GenerateConfig, sampling: SamplingConfig, backend: Any, line: str
-) -> int:
+def run(values: Mapping[str, Any]) -> int:
     """Carry out `llmpy generate`.
 
     Raises UsageError if there is no vocabulary, FormatError for a prompt file that is not UTF-8.
     """
-    sizes, _ = read_checkpoint_config(model_path)
-    tokenizer = find_tokenizer(sizes, config.tokenizer, model_path)
+    config: GenerateConfig = make(GenerateConfig, values)
+    sampling: SamplingConfig = make(SamplingConfig, values)
+    backend, line = open_backend(make(DeviceConfig, values))
+    path = values["model"]
+    sizes, _ = read_checkpoint_config(path)
+    tokenizer = find_tokenizer(sizes, config.tokenizer, path)
     if tokenizer is None:
-        folder = Path(model_path).parent
         raise UsageError(
-            f"{model_path}: vocab_size is {sizes.vocab_size}, and no tokenizer.bin is in {folder}."
-            " Give --tokenizer FILE."
+            f"{path}: vocab_size is {sizes.vocab_size}, and no tokenizer.bin is in"
+            f" {Path(path).parent}. Give --tokenizer FILE."
         )
     prompt = read_prompt(config)
     ids = tokenizer.encode(prompt) if prompt else []  # a vocabulary may only decode
-    model = GPT2.from_checkpoint(model_path, backend)
+    model = GPT2.from_checkpoint(path, backend)
     note(line)
     for i in range(config.num_samples):
         if i > 0:
@@ -76,3 +80,17 @@ def from_argument(text: str) -> str:
         return os.fsencode(text).decode("utf-8", "replace")
     except UnicodeEncodeError:  # not from a command line
         return text
+
+
+GENERATE = Command(
+    name="generate",
+    text="Continue a text.",
+    run=run,
+    settings=(GenerateConfig, SamplingConfig, DeviceConfig),
+    positionals={"model": "model FILE.bin"},
+    not_built=("--adapter",),
+    more="""\
+The prompt and its continuation go to stdout as UTF-8, and nothing else. An empty prompt starts from
+end-of-text, or from a newline where the vocabulary has none. Each token sees the last max_seq_len
+before it, so exactly N tokens come. <|endoftext|> in a prompt is ordinary text.""",
+)

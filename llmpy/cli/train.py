@@ -1,33 +1,35 @@
-"""`llmpy train`: run a training run and tell its events on the console."""
+"""`llmpy train`: run a training run, and tell its events on the console."""
 
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from .config import RunConfig
-from .console import Progress, TextStream, is_terminal, note, write
-from .generate import generate, sampling_rng, start_token
-from .run import Run, open_run
-from .train import Checkpoint, Event, Finished, Sample, Step, Validation, train
+from ..config import BABY, DeviceConfig, RunConfig, TrainConfig
+from ..console import Progress, TextStream, is_terminal, note, write
+from ..device import open_backend
+from ..generate import generate, sampling_rng, start_token
+from ..train import Checkpoint, Event, Finished, Sample, Step, Validation, train
+from .flags import Command, flag_of, make
+from .recipe import run_recipe_command
+from .training_run import Run, open_run
 
 LAST_SAMPLE_TOKENS = 400  # with which the baby recipe ends
 
 
-def run_recipe_command(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
-    """Carry out `llmpy train --recipe train_gpt2.c`."""
-    from .recipe import open_recipe, run_recipe
-
-    with ExitStack() as open_files:
-        recipe = open_recipe(run, given, backend, open_files)
-        note(line)
-        for piece in run_recipe(recipe):
-            write(piece)
-    return 0
+def run(values: Mapping[str, Any]) -> int:
+    """Carry out `llmpy train`."""
+    config: RunConfig = make(RunConfig, values)
+    settings = {k: v for k, v in values.items() if k in TrainConfig.__dataclass_fields__}
+    TrainConfig(**{**settings, "total_batch_size": None})  # what is wrong by itself, first
+    backend, line = open_backend(make(DeviceConfig, values))
+    if config.recipe is not None:
+        return run_recipe_command(config, settings, backend, line)
+    return run_training(config, settings, backend, line)
 
 
 def run_training(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
-    """Carry out `llmpy train`."""
+    """Carry out `llmpy train` without --recipe."""
     with ExitStack() as open_files:
         opened = open_run(run, given, backend, open_files)
         note(line)
@@ -129,3 +131,27 @@ def _last_sample(run: Run) -> None:
         stream.write(run.tokenizer.token_table[token])
     stream.end()
     write("\n")
+
+
+_BABY = ", ".join(
+    f"{flag_of(name)} {value:g}" if isinstance(value, float) else f"{flag_of(name)} {value}"
+    for name, value in vars(BABY).items()
+    if value != getattr(TrainConfig(), name)
+)
+
+TRAIN = Command(
+    name="train",
+    text="Train a model: without --init a small one on the plays that come with llmpy.",
+    run=run,
+    settings=(RunConfig, TrainConfig, DeviceConfig),
+    not_built=(
+        "--adapter", "--keep", "--major-every", "--resume", "--skip-loss-z", "--skip-norm-z",
+        "--hellaswag", "--config",
+    ),
+    more=f"""\
+Without --init, the baby recipe: {_BABY}, and --out out, which is started over if it holds a run.
+With --init, the defaults above, which are llm.c's: T is at most the model's, and files are written
+only with --out. --recipe train_gpt2.c has the C program's defaults, and writes no file.
+llm.c's own short flags (-i -j -e -o -b -t -d -x -k -l -u -q -c -v -m -s -g -a -n and more) are
+taken with llm.c's meaning.""",
+)  # fmt: skip

@@ -10,8 +10,8 @@ several processes: it is taken, with a note of what applies here.
 import dataclasses
 from collections.abc import Sequence
 
-from .config import RunConfig, TrainConfig
-from .errors import UsageError
+from ..config import RunConfig, TrainConfig
+from ..errors import UsageError
 from .flags import flag_of
 
 HELLASWAG = "dev/data/hellaswag/hellaswag_val.bin"

@@ -13,19 +13,20 @@ import dataclasses
 import textwrap
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from .errors import UsageError
+from ..errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """A subcommand: its words, its arguments, and what of it is not built yet."""
+    """A subcommand: its words, its arguments, what it does, and what of it is not built yet."""
 
     name: str
     text: str  # one line
-    settings: tuple[type, ...]  # dataclasses of config.py
+    run: Callable[[Mapping[str, Any]], int]  # values, as of `read_values` -> exit status
+    settings: tuple[type, ...] = ()  # dataclasses of config.py
     positionals: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name -> help
     not_built: tuple[str, ...] = ()  # flags
     more: str = ""  # the help's last paragraph
@@ -131,11 +132,11 @@ def refuse_not_built(command: Command, argv: Sequence[str]) -> None:
 
 
 def read_values(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the words of the flags that were given into values, by field name.
+    """Turn the words that were given into values, by the names of fields and positionals.
 
     Raises UsageError for a word that is not a value of the field's type, or not of its choices.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {name: given[name] for name in command.positionals}
     for setting in command.settings:
         for field in dataclasses.fields(setting):
             if field.name in given:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .config import (
+from ..config import (
     BABY,
     VOCAB_SIZE,
     GPT2Config,
@@ -25,16 +25,16 @@ from .config import (
     TrainConfig,
     descriptor_config,
 )
-from .data.loader import DataLoader
-from .errors import UsageError
+from ..data.loader import DataLoader
+from ..errors import UsageError
+from ..formats.checkpoint import read_checkpoint_config
+from ..formats.tokenizer import Tokenizer, read_tokenizer
+from ..generate import TOKENIZER_NAME, find_tokenizer
+from ..memory import require_memory, training_bytes
+from ..model import GPT2
+from ..run_folder import RunFolder
+from ..train import check_seq_len, count_steps
 from .flags import make
-from .formats.checkpoint import read_checkpoint_config
-from .formats.tokenizer import Tokenizer, read_tokenizer
-from .generate import TOKENIZER_NAME, find_tokenizer
-from .memory import require_memory, training_bytes
-from .model import GPT2
-from .run_folder import RunFolder
-from .train import check_seq_len, count_steps
 
 BABY_OUT = "out"
 VALIDATION_FRACTION = 0.1  # of the embedded corpus, from its end; same as nanoGPT
@@ -94,7 +94,7 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
 
 
 def _embedded_text() -> str:
-    from .data.corpus import corpus_text
+    from ..data.corpus import corpus_text
 
     return corpus_text()
 
@@ -119,7 +119,7 @@ def _sizes_and_tokenizer(
 
 
 def _baby_tokenizer(run: RunConfig, text: str | None, notes: list[str]) -> Tokenizer:
-    from .data.vocabulary import char_tokenizer, gpt2_tokenizer
+    from ..data.vocabulary import char_tokenizer, gpt2_tokenizer
 
     if run.tokenizer is not None:
         return read_tokenizer(run.tokenizer)

@@ -1,0 +1,98 @@
+"""`llmpy train --recipe train_gpt2.c`: from the settings to a recipe, and its output to stdout."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ..config import SEED_RECIPE, RunConfig, TrainConfig, descriptor_config
+from ..console import note, write
+from ..data.loader import DataLoader, SeedLoader
+from ..errors import UsageError
+from ..formats.checkpoint import read_checkpoint_config
+from ..formats.tokenizer import check_vocabulary, read_tokenizer
+from ..recipe import Recipe, run_recipe
+from ..train import Loader, check_seq_len
+from .flags import flag_of, make
+from .training_run import TRAIN_DATA, VAL_DATA, make_model
+
+# order -> where the data are: the first that exists
+# fmt: off
+TRAIN_DATA_PATHS = {
+    "seed": ("data/tiny_shakespeare_train.bin", "data/TinyStories_train.bin"),
+    "llm.c": (TRAIN_DATA, "dev/data/tinystories/TinyStories_train.bin"),
+}
+VAL_DATA_PATHS = {
+    "seed": ("data/tiny_shakespeare_val.bin", "data/TinyStories_val.bin"),
+    "llm.c": (VAL_DATA, "dev/data/tinystories/TinyStories_val.bin"),
+}
+# fmt: on
+MODEL_NAME = "gpt2_124M.bin"
+TOKENIZER_NAME = "gpt2_tokenizer.bin"
+
+# what flags may change
+SETTINGS = (
+    "batch_size", "seq_len", "steps", "lr", "beta1", "beta2", "weight_decay", "val_every",
+    "val_batches", "sample_every", "sample_tokens", "seed", "recompute",
+)  # fmt: skip
+
+
+def run_recipe_command(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
+    """Carry out `llmpy train --recipe train_gpt2.c`."""
+    with ExitStack() as open_files:
+        recipe = open_recipe(run, given, backend, open_files)
+        note(line)
+        for piece in run_recipe(recipe):
+            write(piece)
+    return 0
+
+
+def open_recipe(
+    run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack
+) -> Recipe:
+    """Check the settings and make what `run_recipe` needs.
+
+    given       values of TrainConfig's fields, those that were set
+    backend     module
+    open_files  closes the data
+
+    Raises UsageError for a flag that means nothing here; else as `open_run`.
+    """
+    refused = [flag_of(name) for name in given if name not in SETTINGS]
+    refused += [flag for flag, on in (("--out", run.out), ("--no-shuffle", run.no_shuffle)) if on]
+    if refused:
+        raise UsageError(
+            f"{refused[0]} is given with --recipe {run.recipe}, which has no such thing"
+        )
+    init = MODEL_NAME if run.init is None else run.init
+    sizes = read_checkpoint_config(init)[0] if init.endswith(".bin") else descriptor_config(init)
+    config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
+    check_seq_len(config.seq_len, sizes.max_seq_len)
+    tokenizer_path = TOKENIZER_NAME if run.tokenizer is None else run.tokenizer
+    tokenizer = read_tokenizer(tokenizer_path) if Path(tokenizer_path).exists() else None
+    if tokenizer is not None:
+        check_vocabulary(tokenizer, sizes, tokenizer_path)
+    train_data = _data_path("--train-data", run.train_data, TRAIN_DATA_PATHS[run.order])
+    val_data = _data_path("--val-data", run.val_data, VAL_DATA_PATHS[run.order])
+    B, T, V = config.batch_size, config.seq_len, sizes.vocab_size
+    train_loader: Loader
+    val_loader: Loader
+    if run.order == "seed":
+        train_loader = open_files.enter_context(SeedLoader(train_data, B, T, V))
+        val_loader = open_files.enter_context(SeedLoader(val_data, B, T, V))
+    else:
+        train_loader = open_files.enter_context(
+            DataLoader(train_data, B, T, shuffle=True, seed=config.seed, vocab_size=V)
+        )
+        val_loader = open_files.enter_context(DataLoader(val_data, B, T, vocab_size=V))
+    model = make_model(init, config.seed, sizes, backend)
+    return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, run.order)
+
+
+def _data_path(flag: str, given: str | None, defaults: tuple[str, ...]) -> str:
+    if given is not None:
+        return given
+    for path in defaults:
+        if Path(path).exists():
+            return path
+    raise UsageError(f"{flag} is not given, and its defaults {' and '.join(defaults)} are missing")
