@@ -2,7 +2,7 @@
 
     z = (value - mean) / std    over the window, which includes the value; 0 if std is 0
 
-Until the window is full there is no z-score. The moments are sums over the whole window each time,
+The first 128 values fill the window and have no z-score. The moments are sums over the whole window each time,
 not running ones: a value that was not finite leaves with its place in the window.
 Source: llm.c, llmc/outlier_detector.h.
 """
@@ -17,8 +17,8 @@ class OutlierDetector:
     """The last values of one quantity.
 
     >>> detector = OutlierDetector(window=2)
-    >>> detector.update(1.0) is None, detector.update(3.0)
-    (True, 1.0)
+    >>> [detector.update(x) for x in (5.0, 1.0, 3.0)]
+    [None, None, 1.0]
     """
 
     def __init__(self, window: int = WINDOW) -> None:
@@ -26,10 +26,11 @@ class OutlierDetector:
         self.values: deque[float] = deque(maxlen=window)
 
     def update(self, value: float) -> float | None:
-        """Take a value; give its z-score, or None while the window is not full."""
-        self.values.append(value)
+        """Take a value; give its z-score, or None where the window was not full before it."""
         n = len(self.values)
-        if n < (self.values.maxlen or 0):
+        filling = n != self.values.maxlen
+        self.values.append(value)
+        if filling:
             return None
         if min(self.values) == max(self.values):  # rounding could leave a std that is not 0
             return 0.0

@@ -13,7 +13,7 @@ def test_z_scores_of_a_sliding_window(rng):
     detector = OutlierDetector()
     for i, value in enumerate(values):
         z = detector.update(float(value))
-        if i < 127:
+        if i < 128:  # llm.c prints nan for the first 128 updates
             assert z is None
         else:
             window = values[i - 127 : i + 1]
@@ -22,11 +22,12 @@ def test_z_scores_of_a_sliding_window(rng):
 
 def test_equal_values_have_z_zero():
     detector = OutlierDetector(window=3)
-    assert [detector.update(0.1) for _ in range(4)] == [None, None, 0.0, 0.0]
+    assert [detector.update(0.1) for _ in range(5)] == [None, None, None, 0.0, 0.0]
 
 
 def test_a_value_that_is_not_finite_is_forgotten_with_its_place():
     detector = OutlierDetector(window=2)
+    detector.update(0.0)
     detector.update(math.inf)
     with np.errstate(all="ignore"):
         assert not math.isfinite(detector.update(1.0) or math.nan)
