@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+from .backends import load_backend
 from .config import DeviceConfig
 from .console import note
 from .errors import UsageError
@@ -13,8 +14,6 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
 
     Returns the backend module and one line about it. Raises UsageError for what is not built yet.
     """
-    from .model import load_backend
-
     if device.backend == "webgpu":
         raise UsageError("--backend webgpu is not built yet, expected cpu or numpy")
     if device.dtype == "bfloat16":

@@ -3,7 +3,7 @@
 Sizes are Python ints, so nothing wraps: B*T*Vp passes 2^31 from B 42 at T 1024.
 
 On Linux the memory that is left is the smallest of MemAvailable and what each control group
-around the process still allows; its page cache can be reclaimed and counts as free.
+around the process still allows; a group's page cache can be reclaimed and counts as free.
 """
 
 import os
@@ -11,19 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .config import GPT2Config
+from .control_groups import ROOT, group_folders, own_groups
 from .errors import UsageError
-from .tensors import ACTS, PARAMS, table_size
-
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-
-# scratch of the backward pass, one layer after the other
-SCRATCH: dict[str, tuple[str, ...]] = {
-    "dresidual": ("B", "T", "C"),
-    "dln": ("B", "T", "C"),  # of lnf, ln2 and ln1 in turn
-    "dqkv": ("B", "T", "3C"),
-    "datty": ("B", "T", "C"),
-    "dfch": ("B", "T", "4C"),
-}
+from .tensors import ACTS, PARAMS, SCRATCH, table_size
 
 
 def model_bytes(config: GPT2Config, itemsize: int = 4) -> int:
@@ -49,7 +39,7 @@ def training_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int
 
 def available_bytes() -> int | None:
     """Give the memory that this process can still take; None where the system does not say."""
-    known = [*_machine_bytes(), *control_group_bytes(_control_groups())]
+    known = [*_machine_bytes(), *control_group_bytes(own_groups())]
     return min(known, default=None)
 
 
@@ -67,13 +57,6 @@ def require_memory(who: str, what: str, needed: int) -> None:
         )
 
 
-def _control_groups() -> list[str]:
-    try:
-        return Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-
-
 def _machine_bytes() -> Iterator[int]:
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
@@ -88,28 +71,17 @@ def _machine_bytes() -> Iterator[int]:
         return
 
 
-def control_group_bytes(lines: list[str], root: Path = CONTROL_GROUPS) -> Iterator[int]:
-    """Give what each control group on the way up leaves; version 2, and 1.
-
-    lines  of /proc/self/cgroup: `id:controllers:group`
-    root   where the groups are folders
-    """
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if controllers == "":
-            top, names = root, ("memory.max", "memory.current")
-        elif "memory" in controllers.split(","):
-            top, names = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        else:
-            continue
-        folder = top / group.lstrip("/")
-        while True:
-            left = _group_left(folder, *names)
-            if left is not None:
-                yield left
-            if folder == top or top not in folder.parents:
-                break
-            folder = folder.parent
+def control_group_bytes(lines: list[str], root: Path = ROOT) -> Iterator[int]:
+    """Give what each control group on the way up leaves."""
+    for version, folder in group_folders("memory", lines, root):
+        limit, usage = (
+            ("memory.max", "memory.current")
+            if version == 2
+            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
+        left = _group_left(folder, limit, usage)
+        if left is not None:
+            yield left
 
 
 def _group_left(folder: Path, limit_name: str, usage_name: str) -> int | None:

@@ -24,42 +24,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .backends import check_dtype, load_backend
 from .config import GPT2Config, descriptor_config
 from .errors import OrderError, UsageError
 from .memory import model_bytes, require_memory
-from .tensors import DECAYED, PARAMS, Tensors, table_size
+from .tensors import PARAMS, Tensors, decay_ranges, table_size
 from .workspace import Workspace, check_tokens
-
-
-def load_backend(name: str) -> Any:
-    """Give the backend of that name: `numpy` is the reference, `cpu` the fast one.
-
-    Raises UsageError for a name that is unknown or not built yet.
-    """
-    if name == "numpy":
-        from . import ops
-
-        return ops
-    if name == "cpu":
-        from . import cpu
-
-        return cpu
-    if name == "webgpu":
-        raise UsageError("backend is 'webgpu', expected cpu or numpy: webgpu is not built yet")
-    raise UsageError(f"backend is {name!r}, expected cpu or numpy")
-
-
-def decay_ranges(tensors: Tensors) -> tuple[tuple[int, int], ...]:
-    """Give the element ranges (start, stop) of the 2-D tensors, those that weight decay shrinks."""
-    ranges: list[tuple[int, int]] = []
-    ends = [*tensors.offsets.values(), tensors.memory.size]
-    for (name, start), stop in zip(tensors.offsets.items(), ends[1:], strict=True):
-        if name not in DECAYED:
-            continue
-        if ranges and ranges[-1][1] == start:
-            start = ranges.pop()[0]
-        ranges.append((start, stop))
-    return tuple(ranges)
 
 
 class GPT2:
@@ -88,7 +58,8 @@ class GPT2:
         """
         self.config = config
         self.backend = load_backend(backend) if isinstance(backend, str) else backend
-        self.dtype = _checked_dtype(dtype, self.backend.name)
+        self.dtype = dtype
+        check_dtype("GPT2", dtype, self.backend.name)
         require_memory("GPT2", "the model", model_bytes(config, np.dtype(self.dtype).itemsize))
         self.params = Tensors(self.backend, PARAMS, config.dims, self.dtype)
         self.grads: Tensors | None = None
@@ -142,7 +113,7 @@ class GPT2:
         write_checkpoint(path, self.config, np.asarray(memory, np.float32), version)
 
     def free(self) -> None:
-        """Let go of all memory. The model cannot be used afterwards."""
+        """Let go of the model's memory. It cannot be used afterwards."""
         self.params = None  # type: ignore[assignment]
         self.grads = self.m = self.v = self.mean_loss = None
         self._work.free()
@@ -161,16 +132,19 @@ class GPT2:
         targets  integers (B, T) in [0, V), the token that follows each; or None
 
         Returns the mean loss (float) with targets, else the logits, a NumPy array (B, T, V).
-        Raises UsageError for tokens or targets that are not so.
+        Raises UsageError for tokens or targets that are not so, or if memory does not suffice.
         """
         self._start("forward", tokens, targets)
+        ops, work, wte = self.backend, self._work, self.params.wte
+        (B, T), V, Vp = work.shape, self.config.vocab_size, self.config.padded_vocab_size
+        if targets is None:  # the logits, and a copy without padding
+            needed = B * T * (Vp + V) * np.dtype(self.dtype).itemsize
+            require_memory("GPT2", f"an array of logits with B={B} and T={T}", needed)
         self._forward()
-        ops, work, wte, V = self.backend, self._work, self.params.wte, self.config.vocab_size
         if targets is not None:
             ops.classifier_forward(work.acts.losses, work.acts.lnf, wte, work.batch.targets, V=V)
             return self._finish_loss()
-        B, T = work.shape
-        logits = ops.alloc((B * T, self.config.padded_vocab_size), self.dtype)
+        logits = ops.alloc((B * T, Vp), self.dtype)
         ops.logits_forward(logits, work.lnf_rows(0, B * T), wte)
         return self._download_logits(logits).reshape(B, T, V)
 
@@ -415,16 +389,3 @@ class GPT2:
     def _require_life(self, who: str) -> None:
         if self.params is None:
             raise OrderError(f"GPT2.{who}: the model is freed, expected no call after free")
-
-
-def _checked_dtype(dtype: str, backend_name: str) -> str:
-    if dtype == "bfloat16":
-        raise UsageError("GPT2: dtype is bfloat16, expected float32: bfloat16 is not built yet")
-    if dtype not in ("float32", "float64"):
-        raise UsageError(f"GPT2: dtype is {dtype!r}, expected float32 or float64")
-    if dtype == "float64" and backend_name != "numpy":
-        raise UsageError(
-            f"GPT2: dtype is float64, expected float32 on backend {backend_name}."
-            " Use backend numpy."
-        )
-    return dtype

@@ -63,6 +63,15 @@ ACTS: dict[str, tuple[str, ...]] = {
     "proj":      ("B", "T", "C"),         # attproj, then fcproj: lives until the residual is added
 }
 
+# gradients of activations: what the backward pass uses for one layer after the other
+SCRATCH: dict[str, tuple[str, ...]] = {
+    "dresidual": ("B", "T", "C"),
+    "dln":       ("B", "T", "C"),         # of lnf, ln2 and ln1 in turn
+    "dqkv":      ("B", "T", "3C"),
+    "datty":     ("B", "T", "C"),
+    "dfch":      ("B", "T", "4C"),
+}
+
 # what the C program keeps, in its order: for `num_activations`, for teaching and for checking
 SEED_ACTS: dict[str, tuple[str, ...]] = {
     "encoded":   ("B", "T", "C"),
@@ -156,5 +165,22 @@ class Tensors:
         """Go through names and views in the table's order."""
         return ((name, getattr(self, name)) for name in self.shapes)
 
+    def ranges(self) -> Iterator[tuple[str, int, int]]:
+        """Go through names and where each lies in `memory`: its first element and its end."""
+        for name, shape in self.shapes.items():
+            yield name, self.offsets[name], self.offsets[name] + math.prod(shape)
+
     def __getattr__(self, name: str) -> Any:  # for mypy: the views are set in __init__
         raise AttributeError(f"no tensor is named {name!r}")
+
+
+def decay_ranges(params: Tensors) -> tuple[tuple[int, int], ...]:
+    """Give the element ranges (start, stop) that weight decay shrinks: those of DECAYED."""
+    ranges: list[tuple[int, int]] = []
+    for name, start, stop in params.ranges():
+        if name not in DECAYED:
+            continue
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]
+        ranges.append((start, stop))
+    return tuple(ranges)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from llmpy import memory
+from llmpy import memory, ops
 from llmpy.config import descriptor_config
 from llmpy.errors import UsageError
 from llmpy.memory import available_bytes, forward_bytes, model_bytes, require_memory, training_bytes
@@ -75,6 +75,20 @@ def test_too_large_a_batch_is_refused_before_it_is_made(monkeypatch):
         model.forward_backward(golden.TOKENS, golden.TARGETS)
     assert model.grads is None
     model.forward(golden.TOKENS, golden.TARGETS)  # that much there is
+
+
+def test_too_many_logits_are_refused_before_the_pass(monkeypatch):
+    model = golden.golden_model("numpy")
+    needed = forward_bytes(golden.CONFIG, golden.B, golden.T)
+    logits = 4 * golden.B * golden.T * (128 + golden.V)
+    monkeypatch.setattr(memory, "available_bytes", lambda: needed + logits - 1)
+    model.forward(golden.TOKENS, golden.TARGETS)
+    monkeypatch.setattr(memory, "available_bytes", lambda: logits - 1)
+    monkeypatch.setattr(ops, "encoder_forward", lambda *_: pytest.fail("the pass began"))
+    with pytest.raises(
+        UsageError, match=r"^GPT2: an array of logits with B=3 and T=13 needs 0\.0 GB, expected"
+    ):
+        model.forward(golden.TOKENS)
 
 
 def test_a_system_that_says_nothing_refuses_nothing(monkeypatch):

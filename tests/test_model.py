@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from llmpy import ops
+from llmpy.backends import load_backend
 from llmpy.config import GPT2Config, descriptor_config
 from llmpy.errors import OrderError, UsageError
-from llmpy.model import GPT2, decay_ranges, load_backend
-from llmpy.tensors import ACTS, DECAYED, PARAMS, SEED_ACTS, Tensors, table_shapes
+from llmpy.model import GPT2
+from llmpy.tensors import ACTS, DECAYED, PARAMS, SEED_ACTS, Tensors, decay_ranges, table_shapes
 
 from . import golden_state as golden
 
@@ -372,7 +373,7 @@ def test_tokens_may_be_lists_and_any_integers():
 # intermediates
 
 
-def test_intermediates_are_the_seeds(tmp_path):
+def test_intermediates_are_the_seeds():
     model = random_model()
     tokens, targets = random_batch(2, 5)
     loss = model.forward(tokens, targets)

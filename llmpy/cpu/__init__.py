@@ -20,7 +20,7 @@ from . import layernorm as _layernorm
 from . import matmul as _matmul
 from . import residual as _residual
 from . import softmax as _softmax
-from .memory import alloc, free_scratch
+from .memory import alloc
 from .threads import set_threads
 
 name = "cpu"
@@ -78,7 +78,6 @@ __all__ = [
     "download",
     "encoder_backward",
     "encoder_forward",
-    "free_scratch",
     "gelu_backward",
     "gelu_forward",
     "global_norm",

@@ -31,11 +31,6 @@ def scratch(use, count):
     return kept
 
 
-def free_scratch():
-    """Let go of all scratch memory."""
-    _scratch.clear()
-
-
 @serial
 def data(array):
     """Give the address of an array's first element: compiled, 0.3 us; by array.ctypes, 1.5."""

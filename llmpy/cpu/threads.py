@@ -1,26 +1,32 @@
 """How many threads compute: what was asked for, within what the process may use."""
 
 import os
-from pathlib import Path
 
 import numba
 
+from ..control_groups import ROOT, group_folders, own_groups
 from ..errors import UsageError
 
 
-def cgroup_quota(root="/sys/fs/cgroup"):
-    """Give the processors that the cgroup's quota amounts to, rounded up; None without a quota."""
+def cgroup_quota(lines, root=ROOT):
+    """Give the processors that the control groups' quotas amount to, rounded up; None without one.
+
+    lines  of /proc/self/cgroup
+    """
+    quotas = [
+        _group_quota(version, folder) for version, folder in group_folders("cpu", lines, root)
+    ]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _group_quota(version, folder):
+    names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     try:
-        quota, period = Path(root, "cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        try:  # cgroup v1
-            quota = Path(root, "cpu/cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-            period = Path(root, "cpu/cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        except OSError:
-            return None
-    if not quota.isdecimal() or not period.isdecimal():  # "max" or -1: no quota
+        words = " ".join((folder / name).read_text(encoding="ascii") for name in names).split()
+        quota, period = (int(word) for word in words)
+    except (OSError, ValueError):  # no such group, or "max": no quota
         return None
-    return max(1, -(-int(quota) // int(period)))
+    return max(1, -(-quota // period)) if quota > 0 and period > 0 else None  # -1: no quota
 
 
 def available():
@@ -28,7 +34,7 @@ def available():
     affinity = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    return min(affinity, cgroup_quota() or affinity)
+    return min(affinity, cgroup_quota(own_groups()) or affinity)
 
 
 def environment_threads():

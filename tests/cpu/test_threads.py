@@ -1,8 +1,5 @@
 """The number of threads: the least of what is asked for and what the process may use."""
 
-import subprocess
-import sys
-
 import numba
 import pytest
 
@@ -24,31 +21,45 @@ def restore_threads(monkeypatch):
 )
 def test_cgroup_quota(tmp_path, content, quota):
     (tmp_path / "cpu.max").write_text(content)
-    assert threads.cgroup_quota(tmp_path) == quota
+    assert threads.cgroup_quota(["0::/"], tmp_path) == quota
+
+
+def test_the_smallest_quota_on_the_way_up_counts(tmp_path):
+    """As of `systemd-run -p CPUQuota=...`, whose group is not the root."""
+    folder = tmp_path / "job.slice" / "step"
+    folder.mkdir(parents=True)
+    (folder / "cpu.max").write_text("max 100000\n")
+    (folder.parent / "cpu.max").write_text("100000 100000\n")
+    (tmp_path / "cpu.max").write_text("400000 100000\n")
+    assert threads.cgroup_quota(["0::/job.slice/step"], tmp_path) == 1
+    assert threads.cgroup_quota(["0::/"], tmp_path) == 4
 
 
 def test_cgroup_version_1(tmp_path):
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("300000\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert threads.cgroup_quota(tmp_path) == 3
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-    assert threads.cgroup_quota(tmp_path) is None
+    folder = tmp_path / "cpu" / "job"
+    folder.mkdir(parents=True)
+    (folder / "cpu.cfs_quota_us").write_text("300000\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    lines = ["5:memory:/job", "4:cpu,cpuacct:/job"]
+    assert threads.cgroup_quota(lines, tmp_path) == 3
+    (folder / "cpu.cfs_quota_us").write_text("-1\n")
+    assert threads.cgroup_quota(lines, tmp_path) is None
 
 
 def test_no_cgroup(tmp_path):
-    assert threads.cgroup_quota(tmp_path) is None
+    assert threads.cgroup_quota(["0::/"], tmp_path) is None
+    assert threads.cgroup_quota([], tmp_path) is None
 
 
 def test_quota_limits_the_threads(monkeypatch):
-    monkeypatch.setattr(threads, "cgroup_quota", lambda: 1)
+    monkeypatch.setattr(threads, "cgroup_quota", lambda lines: 1)
     assert threads.set_threads() == 1
     assert threads.set_threads(64) == 1
     assert numba.get_num_threads() == 1
 
 
 def test_set_threads(monkeypatch):
-    monkeypatch.setattr(threads, "cgroup_quota", lambda: None)
+    monkeypatch.setattr(threads, "cgroup_quota", lambda lines: None)
     assert threads.set_threads(1) == 1
     assert threads.set_threads(10_000) == threads.set_threads() <= numba.config.NUMBA_NUM_THREADS
 
@@ -67,19 +78,3 @@ def test_too_few_threads_are_refused():
     with pytest.raises(UsageError) as error:
         threads.set_threads(0)
     assert str(error.value) == "--threads is 0, expected at least 1"
-
-
-def test_read_only_install_without_home(tmp_path):
-    """Kernels that cannot be kept are compiled, with a word about it, and no traceback."""
-    code = """
-import numba.core.caching as caching
-caching.CacheImpl._locator_classes = []  # what a read-only install amounts to
-
-from llmpy.cpu.jit import cache_works
-assert cache_works() is False
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == (
-        "llmpy: no writable directory for compiled kernels, so they are compiled at each start. "
-        "Set NUMBA_CACHE_DIR to a directory to keep them.\n"
-    )

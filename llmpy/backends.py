@@ -1,0 +1,36 @@
+"""The backends by name, and what each computes in."""
+
+from typing import Any
+
+from .errors import UsageError
+
+
+def load_backend(name: str) -> Any:
+    """Give the backend of that name: `numpy` is the reference, `cpu` the fast one.
+
+    Raises UsageError for a name that is unknown or not built yet.
+    """
+    if name == "numpy":
+        from . import ops
+
+        return ops
+    if name == "cpu":
+        from . import cpu
+
+        return cpu
+    if name == "webgpu":
+        raise UsageError("backend is 'webgpu', expected cpu or numpy: webgpu is not built yet")
+    raise UsageError(f"backend is {name!r}, expected cpu or numpy")
+
+
+def check_dtype(who: str, dtype: str, backend_name: str) -> None:
+    """Raise UsageError unless the backend computes in `dtype`: float32, or float64 on numpy."""
+    if dtype == "bfloat16":
+        raise UsageError(f"{who}: dtype is bfloat16, expected float32: bfloat16 is not built yet")
+    if dtype not in ("float32", "float64"):
+        raise UsageError(f"{who}: dtype is {dtype!r}, expected float32 or float64")
+    if dtype == "float64" and backend_name != "numpy":
+        raise UsageError(
+            f"{who}: dtype is float64, expected float32 on backend {backend_name}."
+            " Use backend numpy."
+        )

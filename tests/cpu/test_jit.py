@@ -1,0 +1,51 @@
+"""Compiled kernels: kept while they are valid, and done without where they cannot be kept."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import llmpy
+
+NORM = "import numpy as np; from llmpy.cpu import global_norm; print(global_norm(np.ones(4, 'f4')))"
+
+
+def test_a_change_of_what_a_kernel_calls_compiles_it_again(tmp_path):
+    """Numba itself looks at the kernel's own file only, and would go on with the old function."""
+    shutil.copytree(
+        Path(llmpy.__file__).parent,
+        tmp_path / "llmpy",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+
+    def norm():
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+        command = [sys.executable, "-c", NORM]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert norm() == "2.0\n"
+    called = tmp_path / "llmpy" / "cpu" / "vector_math.py"
+    source = called.read_text(encoding="utf-8")
+    line = "        total += np.float64(row[i]) * np.float64(row[i])\n"
+    assert line in source
+    called.write_text(source.replace(line, line.replace("+= ", "+= 4 * ")), encoding="utf-8")
+    assert norm() == "4.0\n"
+
+
+def test_read_only_install_without_home(tmp_path):
+    """Kernels that cannot be kept are compiled, with a word about it, and no traceback."""
+    code = """
+import numba.core.caching as caching
+caching.CacheImpl._locator_classes = []  # what a read-only install amounts to
+
+from llmpy.cpu.jit import cache_works
+assert cache_works() is False
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == (
+        "llmpy: no writable directory for compiled kernels, so they are compiled at each start. "
+        "Set NUMBA_CACHE_DIR to a directory to keep them.\n"
+    )
