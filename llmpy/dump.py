@@ -9,7 +9,7 @@ The batch is the first B*T + 1 tokens of a token file, as in llm.c's own debug s
                    targets, loss. The loss is the mean over all positions, dlosses is 1 / (B*T).
 """
 
-from os import PathLike, fspath
+from os import fspath
 from typing import Any
 
 import numpy as np
@@ -19,24 +19,22 @@ from .config import GPT2Config
 from .errors import FormatError, UsageError
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, write_debug_state
-from .formats.header import atomic_write
+from .formats.header import PathLike, atomic_write
 from .formats.tokens import TokenFile
 from .intermediates import NO_GRADIENT, seed_backward, seed_forward
 from .memory import model_bytes, require_memory
 from .model import GPT2
 from .tensors import PARAMS, SEED_ACTS, table_size
 
-Path = str | PathLike[str]
-
 
 def dump(
-    model_path: Path,
-    tokens_path: Path,
+    model_path: PathLike,
+    tokens_path: PathLike,
     *,
     batch_size: int = 4,
     seq_len: int = 64,
-    state_path: Path | None = None,
-    npz_path: Path | None = None,
+    state_path: PathLike | None = None,
+    npz_path: PathLike | None = None,
 ) -> DebugState:
     """Compute a batch and write a debug state (version 2), an .npz, or both.
 
@@ -67,7 +65,7 @@ def dump(
 
 
 def read_batch(
-    path: Path, config: GPT2Config, B: int, T: int
+    path: PathLike, config: GPT2Config, B: int, T: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Read tokens and targets, int32 (B, T), from the beginning of a token file."""
     maxT, V = config.max_seq_len, config.vocab_size
@@ -115,7 +113,6 @@ def named_arrays(
 
 def plain_state(config: GPT2Config, arrays: dict[str, NDArray[Any]]) -> DebugState:
     """Make a debug state of what `named_arrays` gives."""
-
     grads = np.concatenate([arrays[f"d{name}"].reshape(-1) for name in PARAMS], dtype=np.float32)
     logits = arrays["logits"][..., : config.vocab_size].astype(np.float32)
     return DebugState(arrays["tokens"], arrays["targets"], logits, float(arrays["loss"]), grads)

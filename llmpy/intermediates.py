@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from . import ops as reference
 from .config import GPT2Config
+from .ops.attention import split_heads
 from .tensors import PARAMS, SEED_ACTS, Tensors
 
 ops: Any = reference  # their types are in the tables of their docstrings
@@ -107,15 +108,9 @@ def _seed_tensors(config: GPT2Config, params: Tensors, tokens: NDArray[np.int32]
     return Tensors(ops, SEED_ACTS, {**config.dims, "B": B, "T": T}, str(params.memory.dtype))
 
 
-def _heads(x: NDArray[Any], NH: int) -> NDArray[Any]:
-    """View (B, T, C) as (B, NH, T, HS)."""
-    B, T, C = x.shape
-    return x.reshape(B, T, NH, C // NH).transpose(0, 2, 1, 3)
-
-
 def _values_forward(atty: NDArray[Any], att: NDArray[Any], qkv: NDArray[Any]) -> None:
     NH = att.shape[1]
-    _heads(atty, NH)[...] = att @ _heads(np.split(qkv, 3, axis=-1)[2], NH)
+    split_heads(atty, NH)[...] = att @ split_heads(np.split(qkv, 3, axis=-1)[2], NH)
 
 
 def _attention_backward(
@@ -128,9 +123,9 @@ def _attention_backward(
 ) -> None:
     """Write the gradients of qkv, of the scores and of the weights, through stored matrices."""
     NH = att.shape[1]
-    query, key, value = (_heads(x, NH) for x in np.split(qkv, 3, axis=-1))
-    dquery, dkey, dvalue = (_heads(x, NH) for x in np.split(dqkv, 3, axis=-1))
-    dout = _heads(dout, NH)
+    query, key, value = (split_heads(x, NH) for x in np.split(qkv, 3, axis=-1))
+    dquery, dkey, dvalue = (split_heads(x, NH) for x in np.split(dqkv, 3, axis=-1))
+    dout = split_heads(dout, NH)
     causal = np.tri(att.shape[-1], dtype=bool)
     # forward was: atty = att @ value
     dvalue[...] = att.swapaxes(2, 3) @ dout

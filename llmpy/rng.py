@@ -31,9 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import ops
 from .config import GPT2Config
 from .errors import UsageError
-from .tensors import PARAMS, table_shapes, table_size
+from .tensors import PARAMS, Tensors
 
 INIT_STD = 0.02  # same as GPT-2
 
@@ -192,25 +193,20 @@ def init_params(config: GPT2Config, seed: int = 42) -> NDArray[np.float32]:
 
     Returns one flat array of all parameters, in the order of PARAMS.
     """
-    shapes = table_shapes(PARAMS, config.dims)
-    memory = np.zeros(table_size(PARAMS, config.dims), np.float32)
-    views = {}
-    start = 0
-    for name, shape in shapes.items():
-        end = start + math.prod(shape)
-        views[name] = memory[start:end].reshape(shape)
-        start = end
-    for name in ("ln1w", "ln2w", "lnfw"):
-        views[name].fill(1)
-
+    params = Tensors(ops, PARAMS, config.dims)
+    for norm in (params.ln1w, params.ln2w, params.lnfw):
+        norm.fill(1)
     rng = MT19937(seed)
+    rng.fill_normal(params.wte[: config.vocab_size].reshape(-1), 0.0, INIT_STD)
+    rng.fill_normal(params.wpe.reshape(-1), 0.0, INIT_STD)
     residual_std = INIT_STD / math.sqrt(2 * config.num_layers)
-    rng.fill_normal(views["wte"][: config.vocab_size].reshape(-1), 0.0, INIT_STD)
-    rng.fill_normal(views["wpe"].reshape(-1), 0.0, INIT_STD)
     for l in range(config.num_layers):
-        for name in ("qkvw", "attprojw", "fcw", "fcprojw"):
-            std = residual_std if name in ("attprojw", "fcprojw") else INIT_STD
-            rng.fill_normal(views[name][l].reshape(-1), 0.0, std)
+        p = params.layer(l)
+        rng.fill_normal(p.qkvw.reshape(-1), 0.0, INIT_STD)
+        rng.fill_normal(p.attprojw.reshape(-1), 0.0, residual_std)
+        rng.fill_normal(p.fcw.reshape(-1), 0.0, INIT_STD)
+        rng.fill_normal(p.fcprojw.reshape(-1), 0.0, residual_std)
+    memory: NDArray[np.float32] = params.memory
     return memory
 
 

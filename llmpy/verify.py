@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -102,13 +101,8 @@ def verify(
             break
         model.update(1e-4, 0.9, 0.999, 1e-8, 0.01, step + 1)
         line = f"step {step}: loss {loss:f} (took {milliseconds:f} ms)"
-        if step < len(expected):
-            step_ok = bool(difference(loss, expected[step]) <= limits.step_loss)
-            line += f" OK = {step_ok:d}"
-        else:
-            step_ok = math.isfinite(loss)
-        all_ok &= step_ok
-        print_line(line)
+        want = expected[step] if step < len(expected) else None
+        all_ok &= check_loss(line, loss, want, limits.step_loss, print_line)
     if len(expected) < steps:
         print_line(
             f"steps {len(expected)} to {steps - 1}: nothing to compare the losses with."
@@ -116,6 +110,18 @@ def verify(
         )
     print_line(f"overall okay: {all_ok:d}")
     return all_ok
+
+
+def check_loss(
+    line: str, loss: float, want: float | None, limit: float, print_line: PrintLine
+) -> bool:
+    """Print a step's line, with a verdict if there is a loss to compare with."""
+    if want is None:
+        print_line(line)
+        return math.isfinite(loss)
+    ok = bool(difference(loss, want) <= limit)
+    print_line(f"{line} OK = {ok:d}")
+    return ok
 
 
 def expected_losses(
@@ -160,10 +166,10 @@ def check_state(
         print_line(f"LOSS MISMATCH: {loss:f} {state.loss:f}")
     assert model.grads is not None  # of the pass that gave the loss
     got = np.asarray(model.backend.download(model.grads.memory))
-    ends = [*model.grads.offsets.values(), state.grads.size]
+    assert got.shape == state.grads.shape
     grads_ok = [  # a list, so that every tensor is told
         check_tensor(f"d{name}", got[a:b], state.grads[a:b], limits.grads, print_line)
-        for name, (a, b) in zip(model.grads.offsets, pairwise(ends), strict=True)
+        for name, a, b in model.grads.ranges()
     ]
     return logits_ok and loss_ok and all(grads_ok)
 

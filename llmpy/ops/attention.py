@@ -25,13 +25,14 @@ https://arxiv.org/abs/2205.14135; llm.c, train_gpt2.c.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from .contract import op
 
 
-def _split_heads(x, NH):
+def split_heads(x: Any, NH: int) -> Any:
     """View (B, T, C) as (B, NH, T, HS)."""
     B, T, C = x.shape
     return x.reshape(B, T, NH, C // NH).transpose(0, 2, 1, 3)
@@ -45,7 +46,7 @@ def _merge_heads(x):
 
 def _queries_keys_values(qkv, NH):
     """Give query, key and value, each (B, NH, T, HS)."""
-    return [_split_heads(x, NH) for x in np.split(qkv, 3, axis=-1)]
+    return [split_heads(x, NH) for x in np.split(qkv, 3, axis=-1)]
 
 
 def _masked_scores(query, key):
@@ -99,7 +100,7 @@ def attention_backward(dqkv, dout, out, lse, qkv, *, NH):
     qkv   f (B, T, 3C)   reads
     """
     query, key, value = _queries_keys_values(qkv, NH)
-    dout_heads, out_heads = _split_heads(dout, NH), _split_heads(out, NH)
+    dout_heads, out_heads = split_heads(dout, NH), split_heads(out, NH)
     scale = 1 / math.sqrt(query.shape[-1])
     att = np.exp(_masked_scores(query, key) - lse[..., None])  # 0 above the diagonal
     # forward was: out = att @ value
