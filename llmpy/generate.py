@@ -15,17 +15,14 @@ So exactly n tokens come, for any prompt. The whole model runs for every token.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .config import VOCAB_SIZE, GPT2Config, SamplingConfig
+from .config import SamplingConfig
 from .errors import NonFiniteError, UsageError
-from .formats.tokenizer import Tokenizer, check_vocabulary, read_tokenizer
-
-TOKENIZER_NAME = "tokenizer.bin"
+from .formats.tokenizer import Tokenizer
 
 
 def sample_mult(probabilities: NDArray[np.float32], coin: float) -> int:
@@ -123,26 +120,3 @@ def start_token(tokenizer: Tokenizer | None) -> int:
         return tokenizer.token_table.index(b"\n")
     except ValueError:
         return 0
-
-
-def find_tokenizer(config: GPT2Config, given: str | None, beside: str | None) -> Tokenizer | None:
-    """Find the vocabulary of a model.
-
-    given   path of a tokenizer file, or None
-    beside  path of a file beside which a tokenizer.bin may lie, or None
-
-    Else it is GPT-2's if V is 50257. None if there is none. Raises FormatError if sizes disagree.
-    """
-    path = given
-    if path is None and beside is not None:
-        neighbour = Path(beside).parent / TOKENIZER_NAME
-        path = str(neighbour) if neighbour.is_file() else None
-    if path is not None:
-        tokenizer = read_tokenizer(path)
-        check_vocabulary(tokenizer, config, path)
-        return tokenizer
-    if config.vocab_size == VOCAB_SIZE:
-        from .data.vocabulary import gpt2_tokenizer
-
-        return gpt2_tokenizer()
-    return None

@@ -2,8 +2,8 @@
 
     z = (value - mean) / std    over the window, which includes the value; 0 if std is 0
 
-The first 128 values fill the window and have no z-score. The moments are sums over the whole window each time,
-not running ones: a value that was not finite leaves with its place in the window.
+The first 128 values fill the window and have no z-score. The moments are sums over the whole window
+each time, not running ones: a value that was not finite leaves with its place in the window.
 Source: llm.c, llmc/outlier_detector.h.
 """
 

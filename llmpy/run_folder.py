@@ -19,11 +19,10 @@ import numpy as np
 
 from .errors import NonFiniteError, UsageError
 from .formats.header import atomic_write
-from .formats.tokenizer import Tokenizer, write_tokenizer
+from .formats.tokenizer import TOKENIZER_NAME, Tokenizer, write_tokenizer
 
 LOG_NAME = "main.log"
 CURVE_NAME = "loss.png"
-TOKENIZER_NAME = "tokenizer.bin"
 
 # what a run writes, and no other file: starting over deletes these
 RUN_FILE = re.compile(
@@ -57,7 +56,7 @@ class RunFolder:
             return False
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise UsageError(f"--out is {self.path}, which is not writable")
-        held = sorted(p.name for p in self.path.iterdir() if RUN_MARK.fullmatch(p.name))
+        held = self._held()
         if held and not start_over:
             raise UsageError(
                 f"--out is {self.path}, which already holds a run ({held[0]}"
@@ -69,10 +68,15 @@ class RunFolder:
     def start(self) -> None:
         """Make the folder, and delete what an earlier run left in it."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # same mode as llm.c
-        for path in self.path.iterdir():
-            if RUN_FILE.fullmatch(path.name):
-                path.unlink()
+        if self._held():  # without a run, a tokenizer or a picture here is the user's
+            for path in self.path.iterdir():
+                if RUN_FILE.fullmatch(path.name):
+                    path.unlink()
         self.log_path.touch()
+
+    def _held(self) -> list[str]:
+        """Name the files that show a run in this folder."""
+        return sorted(p.name for p in self.path.iterdir() if RUN_MARK.fullmatch(p.name))
 
     @property
     def log_path(self) -> Path:

@@ -8,10 +8,11 @@ from typing import Any
 
 from ..config import DeviceConfig, GenerateConfig, SamplingConfig
 from ..console import TextStream, is_terminal, note, write
+from ..data.vocabulary import find_tokenizer
 from ..device import open_backend
 from ..errors import FormatError, UsageError
 from ..formats.checkpoint import read_checkpoint_config
-from ..generate import find_tokenizer, generate, sampling_rng, start_token
+from ..generate import generate, sampling_rng, start_token
 from ..model import GPT2
 from .flags import Command, make
 

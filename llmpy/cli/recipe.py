@@ -27,8 +27,8 @@ VAL_DATA_PATHS = {
     "llm.c": (VAL_DATA, "dev/data/tinystories/TinyStories_val.bin"),
 }
 # fmt: on
-MODEL_NAME = "gpt2_124M.bin"
-TOKENIZER_NAME = "gpt2_tokenizer.bin"
+DEFAULT_MODEL = "gpt2_124M.bin"
+DEFAULT_TOKENIZER = "gpt2_tokenizer.bin"
 
 # what flags may change
 SETTINGS = (
@@ -64,11 +64,11 @@ def open_recipe(
         raise UsageError(
             f"{refused[0]} is given with --recipe {run.recipe}, which has no such thing"
         )
-    init = MODEL_NAME if run.init is None else run.init
+    init = DEFAULT_MODEL if run.init is None else run.init
     sizes = read_checkpoint_config(init)[0] if init.endswith(".bin") else descriptor_config(init)
     config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
     check_seq_len(config.seq_len, sizes.max_seq_len)
-    tokenizer_path = TOKENIZER_NAME if run.tokenizer is None else run.tokenizer
+    tokenizer_path = DEFAULT_TOKENIZER if run.tokenizer is None else run.tokenizer
     tokenizer = read_tokenizer(tokenizer_path) if Path(tokenizer_path).exists() else None
     if tokenizer is not None:
         check_vocabulary(tokenizer, sizes, tokenizer_path)

@@ -25,11 +25,12 @@ from ..config import (
     TrainConfig,
     descriptor_config,
 )
+from ..data.corpus import corpus_text
 from ..data.loader import DataLoader
+from ..data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
 from ..errors import UsageError
 from ..formats.checkpoint import read_checkpoint_config
-from ..formats.tokenizer import Tokenizer, read_tokenizer
-from ..generate import TOKENIZER_NAME, find_tokenizer
+from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer, read_tokenizer
 from ..memory import require_memory, training_bytes
 from ..model import GPT2
 from ..run_folder import RunFolder
@@ -68,7 +69,7 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
     notes: list[str] = []
     baby = run.init is None
     embedded = run.train_data is None and (baby or run.init == "baby")
-    text = _embedded_text() if embedded else None
+    text = corpus_text() if embedded else None
     sizes, tokenizer = _sizes_and_tokenizer(run, text, notes)
     base = BABY if baby else TrainConfig()
     if "seq_len" not in given:
@@ -93,19 +94,13 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
     return Run(model, config, train_loader, val_loader, tokenizer, folder, baby, notes)
 
 
-def _embedded_text() -> str:
-    from ..data.corpus import corpus_text
-
-    return corpus_text()
-
-
 def _sizes_and_tokenizer(
     run: RunConfig, text: str | None, notes: list[str]
 ) -> tuple[GPT2Config, Tokenizer | None]:
     """Give the sizes of the model, whose V may be the tokenizer's, and the tokenizer."""
     if run.init is not None and run.init.endswith(".bin"):
         sizes, _ = read_checkpoint_config(run.init)
-        return sizes, find_tokenizer(sizes, run.tokenizer, run.init)
+        return sizes, find_tokenizer(sizes, run.tokenizer, run.init, run.train_data)
     if run.init is not None and run.init != "baby":
         if Path(run.init).is_dir():
             raise UsageError(
@@ -119,8 +114,6 @@ def _sizes_and_tokenizer(
 
 
 def _baby_tokenizer(run: RunConfig, text: str | None, notes: list[str]) -> Tokenizer:
-    from ..data.vocabulary import char_tokenizer, gpt2_tokenizer
-
     if run.tokenizer is not None:
         return read_tokenizer(run.tokenizer)
     if text is not None:

@@ -36,6 +36,7 @@ from ..errors import FormatError, UsageError
 from .header import HEADER_BYTES, TOKENIZER, InputFile, PathLike, atomic_write, pack_header
 
 VERSIONS = (1, 2)
+TOKENIZER_NAME = "tokenizer.bin"  # beside a model or its data
 GPT2_EOT = 50256
 EOT_TEXT = "<|endoftext|>"
 MAX_ENTRY_BYTES = 255

@@ -9,7 +9,7 @@ import pytest
 from llmpy.cli import main
 from llmpy.cli import train as training
 from llmpy.formats.checkpoint import read_checkpoint, read_checkpoint_config
-from llmpy.formats.tokenizer import read_tokenizer
+from llmpy.formats.tokenizer import read_tokenizer, write_tokenizer
 from llmpy.formats.tokens import write_tokens
 from llmpy.model import GPT2
 from llmpy.rng import init_params
@@ -109,6 +109,16 @@ def test_other_files_in_out_stay(files, folder):
     (folder / "a" / "notes.txt").write_text("mine")
     assert main([*files, "--out", "a"]) == 0
     assert (folder / "a" / "notes.txt").read_text() == "mine"
+
+
+def test_a_tokenizer_in_out_is_not_deleted_without_a_run_there(files, folder):
+    (folder / "a").mkdir()
+    write_tokenizer(folder / "a" / "tokenizer.bin", TOKENIZER)
+    (folder / "tokenizer.bin").unlink()  # so the run has none to write
+    (folder / "a" / "loss.png").write_text("mine")
+    assert main([*files, "--out", "a", "--steps", "0"]) == 0
+    assert read_tokenizer(folder / "a" / "tokenizer.bin").token_table == TOKENIZER.token_table
+    assert (folder / "a" / "loss.png").read_text() == "mine"
 
 
 def test_weights_are_those_of_the_library(files, folder):

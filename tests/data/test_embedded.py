@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
+from llmpy.config import GPT2Config
 from llmpy.data import corpus
 from llmpy.data.corpus import corpus_text, read_packaged
-from llmpy.data.vocabulary import char_tokenizer, gpt2_tokenizer
+from llmpy.data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
 from llmpy.errors import FormatError, UsageError
+from llmpy.formats.tokenizer import Tokenizer, write_tokenizer
 
 
 def test_corpus_is_nine_plays_of_few_characters():
@@ -114,3 +116,22 @@ def test_char_tokenizer_of_nothing_is_refused():
     with pytest.raises(UsageError) as caught:
         char_tokenizer("")
     assert str(caught.value) == "char_tokenizer: text is empty, expected at least one character"
+
+
+def test_find_tokenizer(tmp_path):
+    sizes = GPT2Config(max_seq_len=4, vocab_size=2, num_layers=1, num_heads=1, channels=1)
+    model, data = tmp_path / "m" / "model.bin", tmp_path / "d" / "train_*.bin"
+    beside = (str(model), str(data))
+    assert find_tokenizer(sizes, None, *beside) is None
+    for entries, path in ((b"ab", data), (b"cd", model)):  # the model's goes before the data's
+        path.parent.mkdir()
+        write_tokenizer(path.parent / "tokenizer.bin", Tokenizer([entries[:1], entries[1:]], None))
+        assert find_tokenizer(sizes, None, *beside).decode([0, 1]) == entries
+        assert find_tokenizer(sizes, None, None, str(path)).decode([0, 1]) == entries
+    given = str(data.parent / "tokenizer.bin")
+    assert find_tokenizer(sizes, given, *beside).decode([0, 1]) == b"ab"
+
+
+def test_gpt2s_vocabulary_is_found_by_its_size():
+    gpt2 = GPT2Config(max_seq_len=4, vocab_size=50257, num_layers=1, num_heads=1, channels=1)
+    assert find_tokenizer(gpt2, None, None).decode([15496, 995]) == b"Hello world"
