@@ -1,7 +1,10 @@
 """verify: the C program's lines, each element compared once, and that it can say no."""
 
+import os
 import re
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -59,6 +62,20 @@ def test_the_golden_state_is_okay(backend, state, losses_path):
         sum(re.fullmatch(r"step \d: loss \S+ \(took \S+ ms\) OK = 1", x) is not None for x in lines)
         == 10
     )
+
+
+def test_the_golden_state_is_okay_without_the_jit():
+    """R40: run as plain Python, the kernels pass as they do compiled."""
+    words = ["verify", MODEL, STATE, "--backend", "cpu", "--steps", "1", "--tolerance", "1e-5"]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "llmpy", *words],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("overall okay: 1\n")
 
 
 def test_the_lines_are_those_of_the_c_program():

@@ -1,0 +1,46 @@
+"""Aligned arrays, and how little scratch a training step keeps."""
+
+import numba
+import pytest
+
+from llmpy import cpu
+from llmpy.config import GPT2Config
+from llmpy.cpu import attention, memory
+from llmpy.model import GPT2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 1, 2)])
+def test_arrays_are_aligned_zeros(shape, dtype):
+    array = memory.alloc(shape, dtype)
+    assert (array.shape, array.dtype) == (shape, dtype)
+    assert array.ctypes.data % 64 == 0
+    assert array.flags.c_contiguous
+    assert not array.any()
+
+
+def test_scratch_grows_and_is_used_again():
+    first = memory.scratch("a test", 10)
+    assert first.size == 10
+    assert memory.scratch("a test", 4) is first
+    assert memory.scratch("a test", 11).size == 11
+    del memory._scratch["a test"]
+
+
+def test_neither_attention_matrices_nor_logits_are_kept_whole(monkeypatch, rng):
+    """No piece of scratch is of the size of (B, NH, T, T) or (B*T, V) in a training step."""
+    B, T, NH, V = 4, 300, 4, 2000
+    config = GPT2Config(max_seq_len=T, vocab_size=V, num_layers=1, num_heads=NH, channels=16)
+    monkeypatch.setattr(memory, "_scratch", {})
+    monkeypatch.setattr(attention, "max_threads", lambda: 1)  # scratch is by thread
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        tokens, targets = rng.integers(0, V, (2, B, T))
+        GPT2(config, cpu).forward_backward(tokens, targets)
+    finally:
+        numba.set_num_threads(threads)
+    sizes = {use: array.size for use, array in memory._scratch.items()}
+    assert 0 < sizes["scores"] < B * NH * T * T / 10
+    assert 0 < sizes["logits"]
+    assert max(sizes.values()) < B * T * V / 2
