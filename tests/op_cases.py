@@ -13,7 +13,7 @@ from llmpy import ops
 from llmpy.ops.contract import rows
 from llmpy.tensors import axis_size
 
-# what the reference alone has
+# the one op without a twin: it forms the (T, T) matrices that a backend must not
 REFERENCE_ONLY = ("attention_scores",)
 OPS = tuple(
     name

@@ -12,6 +12,8 @@ import llmpy
 from llmpy import ops
 from llmpy.ops.contract import rows
 
+from .op_cases import REFERENCE_ONLY
+
 HEAVY = ("numba", "llvmlite", "tiktoken", "rich", "matplotlib", "torch", "transformers")
 
 
@@ -74,10 +76,6 @@ def test_every_op_of_the_reference_has_a_table():
     plain = {"alloc", "describe", "download", "sync", "upload", "view", "zero"}
     for name in set(names) - plain:
         assert rows(getattr(ops, name)), name
-
-
-# the one op without a twin: it forms the (T, T) matrices that a backend must not
-REFERENCE_ONLY = {"attention_scores"}
 
 
 @pytest.mark.parametrize("backend", ["cpu"])
