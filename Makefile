@@ -3,13 +3,14 @@
 #   make demo     train the baby model on plays, and leave it in out/
 #   make test     run the tests
 #   make check    format, lint, types and tests
+#   make bench    time training steps
 #   make format   put the code in order
 
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint format clean
+.PHONY: demo test check lint bench format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/llmpy train
@@ -23,6 +24,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	$(BIN)/llmpy bench
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
