@@ -113,7 +113,8 @@ def test_steps_are_those_of_the_model_clipped_and_scheduled(tokens):
         twin.update(lr, 0.8, 0.9, 1e-8, 0.1, step + 1, grad_scale=min(1, 0.5 / norm), decay="2d")
         assert (event.loss, event.norm, event.lr) == pytest.approx((loss, norm, lr), rel=1e-9)
         assert event.norm > 0.5  # or this clips nothing
-    np.testing.assert_allclose(model.params.memory, twin.params.memory, rtol=1e-9, atol=1e-12)
+    # the key third of qkvb has a gradient of rounding alone, of which AdamW makes lr * 1e-17 / eps
+    np.testing.assert_allclose(model.params.memory, twin.params.memory, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("clip", [1.0, 0.01, 0.0])
