@@ -55,18 +55,33 @@ class GPT2Config:
         }
 
 
-# name -> L, NH, C; same as llm.c, train_gpt2.cu
+# name -> maxT, L, NH, C; all but baby are llm.c's (train_gpt2.cu)
 # fmt: off
-GPT2_DEPTHS = {
-    6: (6, 6, 384),      12: (12, 12, 768),   24: (24, 16, 1024),  36: (36, 20, 1280),
-    48: (48, 25, 1600),  60: (60, 30, 1920),  72: (72, 30, 2880),  84: (84, 36, 3456),
-}
-GPT3_CHANNELS = {
-    384: (6, 6, 384),       768: (12, 12, 768),     1024: (24, 16, 1024),
-    1536: (24, 16, 1536),   2048: (24, 16, 2048),   2560: (32, 32, 2560),
-    4096: (32, 32, 4096),   12288: (96, 96, 12288),
+DESCRIPTORS = {
+    "baby":        (64,    4,  4,   128),
+    "d6":         (1024,   6,  6,   384),
+    "d12":        (1024,  12, 12,   768),
+    "d24":        (1024,  24, 16,  1024),
+    "d36":        (1024,  36, 20,  1280),
+    "d48":        (1024,  48, 25,  1600),
+    "d60":        (1024,  60, 30,  1920),
+    "d72":        (1024,  72, 30,  2880),
+    "d84":        (1024,  84, 36,  3456),
+    "gpt3:c384":  (2048,   6,  6,   384),
+    "gpt3:c768":  (2048,  12, 12,   768),
+    "gpt3:c1024": (2048,  24, 16,  1024),
+    "gpt3:c1536": (2048,  24, 16,  1536),
+    "gpt3:c2048": (2048,  24, 16,  2048),
+    "gpt3:c2560": (2048,  32, 32,  2560),
+    "gpt3:c4096": (2048,  32, 32,  4096),
+    "gpt3:c12288": (2048, 96, 96, 12288),
 }
 # fmt: on
+
+
+def is_descriptor(name: str) -> bool:
+    """Whether sizes go by this name."""
+    return _plain(name) in DESCRIPTORS
 
 
 def descriptor_config(name: str, vocab_size: int | None = None) -> GPT2Config:
@@ -77,24 +92,18 @@ def descriptor_config(name: str, vocab_size: int | None = None) -> GPT2Config:
 
     Raises ConfigError for an unknown name.
     """
+    if not is_descriptor(name):
+        raise ConfigError(f"descriptor is {name!r}, expected one of {', '.join(DESCRIPTORS)}")
+    if name == "baby" and vocab_size is None:
+        raise ConfigError("descriptor baby needs a vocab_size: that of its tokenizer")
+    maxT, L, NH, C = DESCRIPTORS[_plain(name)]
     V = VOCAB_SIZE if vocab_size is None else vocab_size
-    if name == "baby":
-        if vocab_size is None:
-            raise ConfigError("descriptor baby needs a vocab_size: that of its tokenizer")
-        return GPT2Config(max_seq_len=64, vocab_size=V, num_layers=4, num_heads=4, channels=128)
-    for prefix, table, max_seq_len in (
-        ("gpt2:d", GPT2_DEPTHS, 1024),
-        ("d", GPT2_DEPTHS, 1024),
-        ("gpt3:c", GPT3_CHANNELS, 2048),
-    ):
-        number = name.removeprefix(prefix)
-        if number != name and number.isdecimal() and int(number) in table:
-            L, NH, C = table[int(number)]
-            return GPT2Config(
-                max_seq_len=max_seq_len, vocab_size=V, num_layers=L, num_heads=NH, channels=C
-            )
-    known = ["baby", *(f"d{d}" for d in GPT2_DEPTHS), *(f"gpt3:c{c}" for c in GPT3_CHANNELS)]
-    raise ConfigError(f"descriptor is {name!r}, expected one of {', '.join(known)}")
+    return GPT2Config(max_seq_len=maxT, vocab_size=V, num_layers=L, num_heads=NH, channels=C)
+
+
+def _plain(name: str) -> str:
+    """Give `d12` for `gpt2:d12`."""
+    return name.removeprefix("gpt2:") if name.startswith("gpt2:d") else name
 
 
 SCHEDULES = ("cosine", "linear", "constant", "wsd")
@@ -269,8 +278,12 @@ class RunConfig:
     recipe: str | None = setting(
         None, None, "do what llm.c's C program does, line by line", choices=RECIPES
     )
-    order: str = setting(
-        "seed", None, "walk of --recipe: of April 2024, or of llm.c today", choices=ORDERS
+    order: str | None = setting(
+        None,
+        None,
+        "walk through the data: as in April 2024, in order, or as llm.c today, shuffled;"
+        " default seed with --recipe, else llm.c",
+        choices=ORDERS,
     )
 
 

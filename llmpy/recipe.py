@@ -49,30 +49,22 @@ def run_recipe(recipe: Recipe) -> Iterator[bytes]:
     model, config, order = recipe.model, recipe.config, recipe.order
     for line in model_lines(model.config, order):
         yield _line(line)
-    per_batch = config.tokens_per_micro_batch
-    yield _line(f"train dataset num_batches: {recipe.train_loader.num_tokens // per_batch}")
-    yield _line(f"val dataset num_batches: {recipe.val_loader.num_tokens // per_batch}")
+    yield _line(f"train dataset num_batches: {recipe.train_loader.num_batches}")
+    yield _line(f"val dataset num_batches: {recipe.val_loader.num_batches}")
     if recipe.tokenizer is None:
         yield from missing_tokenizer_lines(recipe.tokenizer_path)
+    if config.steps:  # C tells it in the first forward pass
+        yield _line(activations_line(model.config, config.batch_size, config.seq_len, order))
     rng_state = RNG_STATE
-    activations: bytes | None = _line(
-        activations_line(model.config, config.batch_size, config.seq_len, order)
-    )
     for step in range(config.steps or 0):
         if config.val_every and step % config.val_every == 0:
             val_loss = validate(model, recipe.val_loader, config.val_batches)
-            if activations is not None:  # told by the first forward pass
-                yield activations
-                activations = None
             yield _line(f"val loss {val_loss:f}")
         if config.sample_every and step > 0 and step % config.sample_every == 0:
             rng_state = yield from _sample(recipe, rng_state)
         start = time.perf_counter()
         loss = _train_step(recipe, step)
         milliseconds = 1000 * (time.perf_counter() - start)
-        if activations is not None:
-            yield activations
-            activations = None
         yield _line(f"step {step}: train loss {loss:f} (took {milliseconds:f} ms)")
 
 

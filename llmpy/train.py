@@ -40,6 +40,10 @@ class Loader(Protocol):
     """Where batches come from."""
 
     @property
+    def num_batches(self) -> int:
+        """Batches in all tokens, as the C program counts them."""
+
+    @property
     def batches_per_epoch(self) -> int:
         """Batches of one pass."""
 

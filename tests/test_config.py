@@ -171,6 +171,7 @@ def test_recipes():
         ("d60", 2_754_259_200),
         ("d72", 7_316_887_680),
         ("d84", 12_220_657_920),
+        ("gpt2:d12", 124_475_904),
         ("gpt3:c384", 30_750_720),
         ("gpt3:c768", 125_262_336),
         ("gpt3:c1024", 355_919_872),
@@ -184,14 +185,20 @@ def test_descriptors_have_the_parameters_of_llmc(name, count):
     assert table_size(PARAMS, descriptor_config(name).dims) == count
 
 
-def test_unknown_descriptor():
+@pytest.mark.parametrize(
+    "name", ["d7", "d06", "gpt2:baby", "gpt2:gpt3:c384", "gpt3:d12", "c768", ""]
+)
+def test_unknown_descriptor(name):
     with pytest.raises(ConfigError) as error:
-        descriptor_config("d7")
+        descriptor_config(name)
     assert str(error.value) == (
-        "descriptor is 'd7', expected one of baby, d6, d12, d24, d36, d48, d60, d72, d84,"
+        f"descriptor is {name!r}, expected one of baby, d6, d12, d24, d36, d48, d60, d72, d84,"
         " gpt3:c384, gpt3:c768, gpt3:c1024, gpt3:c1536, gpt3:c2048, gpt3:c2560, gpt3:c4096,"
         " gpt3:c12288"
     )
+
+
+def test_a_baby_needs_a_vocabulary():
     with pytest.raises(ConfigError) as error:
         descriptor_config("baby")
     assert str(error.value) == "descriptor baby needs a vocab_size: that of its tokenizer"

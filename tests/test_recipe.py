@@ -202,6 +202,28 @@ def test_a_missing_tokenizer_is_a_warning_and_ids(files, capfdbinary, tmp_path):
     same_but_rounding(without_times(after), seed_main(train, val, 21, None))
 
 
+def test_a_baby_takes_the_vocabulary_of_its_tokenizer(files, tmp_path, capfd):
+    words, _ = files
+    words[words.index("--init") + 1] = "baby"
+    assert main([*words, "--steps", "0"]) == 0
+    assert "vocab_size: 40\n" in capfd.readouterr().out
+    (tmp_path / "tokenizer.bin").unlink()
+    assert main(words) == 2
+    assert capfd.readouterr().err == (
+        "llmpy train: --init is baby, whose vocabulary is that of its tokenizer, but"
+        f" {tmp_path}/tokenizer.bin is missing. Give --tokenizer.\n"
+    )
+
+
+def test_too_little_memory_is_told_before_the_first_line(files, capfd, monkeypatch):
+    words, _ = files
+    monkeypatch.setattr("llmpy.memory.available_bytes", lambda: 10_000_000)
+    assert main([*words, "--init", "baby", "--batch-size", "8"]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("llmpy train: train: B=8 and T=64 needs ")
+
+
 def test_nothing_is_written(files, tmp_path, monkeypatch):
     words, _ = files
     before = sorted(tmp_path.iterdir())

@@ -5,16 +5,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..config import SEED_RECIPE, RunConfig, TrainConfig, descriptor_config
+from ..config import SEED_RECIPE, RunConfig, TrainConfig
 from ..console import note, write
 from ..data.loader import DataLoader, SeedLoader
 from ..errors import UsageError
-from ..formats.checkpoint import read_checkpoint_config
 from ..formats.tokenizer import check_vocabulary, read_tokenizer
 from ..recipe import Recipe, run_recipe
 from ..train import Loader, check_seq_len
 from .flags import flag_of, make
-from .training_run import TRAIN_DATA, VAL_DATA, make_model
+from .training_run import TRAIN_DATA, VAL_DATA, check_memory, init_sizes, make_model
 
 # order -> where the data are: the first that exists
 # fmt: off
@@ -65,28 +64,39 @@ def open_recipe(
             f"{refused[0]} is given with --recipe {run.recipe}, which has no such thing"
         )
     init = DEFAULT_MODEL if run.init is None else run.init
-    sizes = read_checkpoint_config(init)[0] if init.endswith(".bin") else descriptor_config(init)
-    config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
-    check_seq_len(config.seq_len, sizes.max_seq_len)
     tokenizer_path = DEFAULT_TOKENIZER if run.tokenizer is None else run.tokenizer
     tokenizer = read_tokenizer(tokenizer_path) if Path(tokenizer_path).exists() else None
+    if init == "baby" and tokenizer is None:
+        raise UsageError(
+            f"--init is baby, whose vocabulary is that of its tokenizer, but {tokenizer_path} is"
+            " missing. Give --tokenizer."
+        )
+    sizes = init_sizes(init, tokenizer.vocab_size if tokenizer and init == "baby" else None)
+    config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
+    check_seq_len(config.seq_len, sizes.max_seq_len)
     if tokenizer is not None:
         check_vocabulary(tokenizer, sizes, tokenizer_path)
-    train_data = _data_path("--train-data", run.train_data, TRAIN_DATA_PATHS[run.order])
-    val_data = _data_path("--val-data", run.val_data, VAL_DATA_PATHS[run.order])
-    B, T, V = config.batch_size, config.seq_len, sizes.vocab_size
-    train_loader: Loader
-    val_loader: Loader
-    if run.order == "seed":
-        train_loader = open_files.enter_context(SeedLoader(train_data, B, T, V))
-        val_loader = open_files.enter_context(SeedLoader(val_data, B, T, V))
-    else:
-        train_loader = open_files.enter_context(
-            DataLoader(train_data, B, T, shuffle=True, seed=config.seed, vocab_size=V)
-        )
-        val_loader = open_files.enter_context(DataLoader(val_data, B, T, vocab_size=V))
+    order = run.order or "seed"
+    train_loader, val_loader = _loaders(run, config, order, sizes.vocab_size, open_files)
+    check_memory(config, sizes)
     model = make_model(init, config.seed, sizes, backend)
-    return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, run.order)
+    return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, order)
+
+
+def _loaders(
+    run: RunConfig, config: TrainConfig, order: str, V: int, open_files: ExitStack
+) -> tuple[Loader, Loader]:
+    train_data = _data_path("--train-data", run.train_data, TRAIN_DATA_PATHS[order])
+    val_data = _data_path("--val-data", run.val_data, VAL_DATA_PATHS[order])
+
+    def load(path: str, shuffle: bool) -> Loader:
+        B, T = config.batch_size, config.seq_len
+        if order == "seed":
+            return open_files.enter_context(SeedLoader(path, B, T, V))
+        loader = DataLoader(path, B, T, shuffle=shuffle, seed=config.seed, vocab_size=V)
+        return open_files.enter_context(loader)
+
+    return load(train_data, shuffle=True), load(val_data, shuffle=False)
 
 
 def _data_path(flag: str, given: str | None, defaults: tuple[str, ...]) -> str:

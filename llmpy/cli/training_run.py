@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..config import (
     BABY,
+    DESCRIPTORS,
     VOCAB_SIZE,
     GPT2Config,
     RunConfig,
     TrainConfig,
     descriptor_config,
+    is_descriptor,
 )
 from ..data.corpus import corpus_text
 from ..data.loader import DataLoader
@@ -36,6 +39,8 @@ from ..model import GPT2
 from ..run_folder import RunFolder
 from ..train import check_seq_len, count_steps
 from .flags import make
+
+Source = str | NDArray[np.int32]  # a pattern of token files, or tokens
 
 BABY_OUT = "out"
 VALIDATION_FRACTION = 0.1  # of the embedded corpus, from its end; same as nanoGPT
@@ -76,20 +81,16 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
         base = replace(base, seq_len=min(base.seq_len, sizes.max_seq_len))
     config: TrainConfig = make(TrainConfig, given, base)
     check_seq_len(config.seq_len, sizes.max_seq_len)
-    if text is not None and tokenizer is not None:
-        train_loader, val_loader = _embedded_loaders(run, config, text, tokenizer)
-    else:
-        train_loader, val_loader = _file_loaders(run, config, sizes, notes)
-    open_files.enter_context(train_loader)
-    if val_loader is not None:
-        open_files.enter_context(val_loader)
+    if config.seq_len < sizes.max_seq_len:
+        notes.append(
+            f"--seq-len is {config.seq_len}, below the model's max_seq_len {sizes.max_seq_len}:"
+            " the positions from there on are not trained"
+        )
+    data = _data(run, text, tokenizer)
+    train_loader, val_loader = _loaders(run, config, data, sizes.vocab_size, notes, open_files)
     config = replace(config, steps=count_steps(config, train_loader))
     folder = _checked_folder(run, baby, notes)
-    require_memory(
-        "train",
-        f"B={config.batch_size} and T={config.seq_len}",
-        training_bytes(sizes, config.batch_size, config.seq_len),
-    )
+    check_memory(config, sizes)
     model = make_model(run.init or "baby", config.seed, sizes, backend)
     return Run(model, config, train_loader, val_loader, tokenizer, folder, baby, notes)
 
@@ -98,19 +99,35 @@ def _sizes_and_tokenizer(
     run: RunConfig, text: str | None, notes: list[str]
 ) -> tuple[GPT2Config, Tokenizer | None]:
     """Give the sizes of the model, whose V may be the tokenizer's, and the tokenizer."""
-    if run.init is not None and run.init.endswith(".bin"):
-        sizes, _ = read_checkpoint_config(run.init)
-        return sizes, find_tokenizer(sizes, run.tokenizer, run.init, run.train_data)
-    if run.init is not None and run.init != "baby":
-        if Path(run.init).is_dir():
-            raise UsageError(
-                f"--init is {run.init}, which is a folder, expected a model FILE.bin or a name"
-                " like d12"
-            )
-        sizes = descriptor_config(run.init)
-        return sizes, find_tokenizer(sizes, run.tokenizer, run.train_data)
-    tokenizer = _baby_tokenizer(run, text, notes)
-    return descriptor_config("baby", tokenizer.vocab_size), tokenizer
+    if run.init is None or run.init == "baby":
+        tokenizer = _baby_tokenizer(run, text, notes)
+        return init_sizes("baby", tokenizer.vocab_size), tokenizer
+    sizes = init_sizes(run.init)
+    model = run.init if is_model_file(run.init) else None
+    return sizes, find_tokenizer(sizes, run.tokenizer, model, run.train_data)
+
+
+def is_model_file(init: str) -> bool:
+    """Whether --init is a checkpoint, as in llm.c by its ending, or any file that is there."""
+    return init.endswith(".bin") or (not is_descriptor(init) and Path(init).is_file())
+
+
+def init_sizes(init: str, vocab_size: int | None = None) -> GPT2Config:
+    """Give the sizes of the model that --init names; V of a descriptor is `vocab_size`.
+
+    Raises UsageError if there is no such model, FormatError for a file that is none.
+    """
+    if is_model_file(init):
+        return read_checkpoint_config(init)[0]
+    if is_descriptor(init):
+        return descriptor_config(init, vocab_size)
+    names = ", ".join(DESCRIPTORS)
+    if Path(init).is_dir():
+        raise UsageError(
+            f"--init is {init}, which is a folder: those of Hugging Face are not built yet,"
+            f" expected a model FILE.bin or one of {names}"
+        )
+    raise UsageError(f"--init is {init}, expected a model FILE.bin or one of {names}")
 
 
 def _baby_tokenizer(run: RunConfig, text: str | None, notes: list[str]) -> Tokenizer:
@@ -128,41 +145,48 @@ def _baby_tokenizer(run: RunConfig, text: str | None, notes: list[str]) -> Token
     return gpt2_tokenizer()
 
 
-def _embedded_loaders(
-    run: RunConfig, config: TrainConfig, text: str, tokenizer: Tokenizer
-) -> tuple[DataLoader, DataLoader | None]:
-    tokens = np.array(tokenizer.encode(text), np.int32)
-    cut = len(tokens) - int(VALIDATION_FRACTION * len(tokens))
-    sizes = (config.batch_size, config.seq_len)
-    seen = tokens[cut:] if config.overfit else tokens[:cut]
-    shuffle = not (run.no_shuffle or config.overfit)
-    train_loader = DataLoader.from_tokens(seen, *sizes, shuffle=shuffle, seed=config.seed)
-    if run.val_data is not None:
-        return train_loader, DataLoader(run.val_data, *sizes, vocab_size=tokenizer.vocab_size)
-    return train_loader, DataLoader.from_tokens(tokens[cut:], *sizes) if config.val_every else None
+def _data(
+    run: RunConfig, text: str | None, tokenizer: Tokenizer | None
+) -> tuple[Source, Source | None]:
+    """Give what to train and what to validate on: of the embedded text, else files."""
+    if text is not None and tokenizer is not None:
+        tokens = np.array(tokenizer.encode(text), np.int32)
+        cut = len(tokens) - int(VALIDATION_FRACTION * len(tokens))
+        return tokens[:cut], tokens[cut:] if run.val_data is None else run.val_data
+    if run.train_data is not None:
+        return run.train_data, run.val_data
+    if not Path(TRAIN_DATA).exists():
+        raise UsageError(f"--train-data is not given, and its default {TRAIN_DATA} is missing")
+    if run.val_data is None and Path(VAL_DATA).exists():
+        return TRAIN_DATA, VAL_DATA
+    return TRAIN_DATA, run.val_data
 
 
-def _file_loaders(
-    run: RunConfig, config: TrainConfig, sizes: GPT2Config, notes: list[str]
+def _loaders(
+    run: RunConfig,
+    config: TrainConfig,
+    data: tuple[Source, Source | None],
+    V: int,
+    notes: list[str],
+    open_files: ExitStack,
 ) -> tuple[DataLoader, DataLoader | None]:
-    B, T, V = config.batch_size, config.seq_len, sizes.vocab_size
-    train_data, val_data = run.train_data, run.val_data
-    if train_data is None:
-        if not Path(TRAIN_DATA).exists():
-            raise UsageError(f"--train-data is not given, and its default {TRAIN_DATA} is missing")
-        train_data = TRAIN_DATA
-        if val_data is None and Path(VAL_DATA).exists():
-            val_data = VAL_DATA
-    shuffle = not (run.no_shuffle or config.overfit)
-    source = val_data if config.overfit and val_data is not None else train_data
-    train_loader = DataLoader(source, B, T, shuffle=shuffle, seed=config.seed, vocab_size=V)
-    if val_data is not None and config.val_every > 0:
-        with ExitStack() as undo:
-            undo.enter_context(train_loader)
-            val_loader = DataLoader(val_data, B, T, vocab_size=V)
-            undo.pop_all()
-        return train_loader, val_loader
-    what = "--val-data is not given" if val_data is None else "--val-every is 0"
+    """Open the data to train and to validate on; without the second no validation."""
+
+    def load(source: Source, **how: Any) -> DataLoader:
+        sizes = (config.batch_size, config.seq_len)
+        if isinstance(source, str):
+            return open_files.enter_context(DataLoader(source, *sizes, vocab_size=V, **how))
+        return open_files.enter_context(DataLoader.from_tokens(source, *sizes, **how))
+
+    train, val = data
+    if config.overfit and val is None:
+        notes.append("overfit: --val-data is not given, so it is on a batch of the training data")
+    source = val if config.overfit and val is not None else train
+    in_order = run.no_shuffle or config.overfit or run.order == "seed"
+    train_loader = load(source, shuffle=not in_order, seed=config.seed)
+    if val is not None and config.val_every > 0:
+        return train_loader, load(val)
+    what = "--val-data is not given" if val is None else "--val-every is 0"
     notes.append(f"no validation: {what}")
     return train_loader, None
 
@@ -178,8 +202,14 @@ def _checked_folder(run: RunConfig, baby: bool, notes: list[str]) -> RunFolder |
     return folder
 
 
+def check_memory(config: TrainConfig, sizes: GPT2Config) -> None:
+    """Raise UsageError if training takes more memory than there is."""
+    B, T = config.batch_size, config.seq_len
+    require_memory("train", f"B={B} and T={T}", training_bytes(sizes, B, T))
+
+
 def make_model(init: str, seed: int, sizes: GPT2Config, backend: Any) -> GPT2:
-    """Make the model of a checkpoint FILE.bin or of a descriptor."""
-    if init.endswith(".bin"):
+    """Make the model that --init names."""
+    if is_model_file(init):
         return GPT2.from_checkpoint(init, backend)
     return GPT2.from_descriptor(init, seed, sizes.vocab_size, backend)

@@ -19,6 +19,10 @@ from ..tiny_run import write_model
 PYTHON = [sys.executable, "-W", "error", "-m", "llmpy"]
 
 
+MODELS = (
+    "a model FILE.bin or one of baby, d6, d12, d24, d36, d48, d60, d72, d84, gpt3:c384, gpt3:c768,"
+    " gpt3:c1024, gpt3:c1536, gpt3:c2048, gpt3:c2560, gpt3:c4096, gpt3:c12288"
+)
 VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
 
 # refusals
@@ -84,9 +88,7 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         ("train --threads 0", "llmpy train: --threads is 0, expected at least 1"),
         (
             "train --backend numpy --init d7",
-            "llmpy train: descriptor is 'd7', expected one of baby, d6, d12, d24, d36, d48, d60,"
-            " d72, d84, gpt3:c384, gpt3:c768, gpt3:c1024, gpt3:c1536, gpt3:c2048, gpt3:c2560,"
-            " gpt3:c4096, gpt3:c12288",
+            f"llmpy train: --init is d7, expected {MODELS}",
         ),
         (
             "train --backend numpy --init no.bin",
@@ -94,8 +96,8 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         ),
         (
             "train --backend numpy --init .",
-            "llmpy train: --init is ., which is a folder, expected a model FILE.bin or a name"
-            " like d12",
+            "llmpy train: --init is ., which is a folder: those of Hugging Face are not built"
+            f" yet, expected {MODELS}",
         ),
         (
             "train --backend numpy --init d6",

@@ -165,6 +165,48 @@ def test_overfit_trains_on_the_validation_data(files, folder, capfd):
     assert len(set(losses)) == 1
 
 
+def test_overfit_without_validation_data_says_what_it_is_on(files, capfd):
+    at = files.index("--val-data")
+    assert main([*files[:at], *files[at + 2 :], "--overfit"]) == 0
+    assert (
+        "overfit: --val-data is not given, so it is on a batch of the training data\n"
+        in capfd.readouterr().err
+    )
+
+
+def test_the_order_of_the_seed_is_that_of_the_data(files, capfd):
+    """`--order` counts without `--recipe`, too."""
+
+    def losses(*words):
+        assert main([*files, "--lr", "0", "--steps", "6", "--val-every", "0", *words]) == 0
+        out = capfd.readouterr().out
+        return [line.split()[4] for line in out.splitlines() if line.startswith("step")]
+
+    in_order = losses("--no-shuffle")
+    assert losses("--order", "seed") == in_order
+    assert losses("--order", "llm.c") == losses() != in_order
+
+
+def test_any_file_that_is_there_can_be_the_start(files, folder, capfd):
+    (folder / "model.bin").rename(folder / "weights")
+    files[files.index("--init") + 1] = "weights"
+    assert main(files) == 0
+    (folder / "weights").write_bytes(b"GGUF" + bytes(2000))
+    assert main(files) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        "llmpy train: weights: content looks like a gguf file, expected a checkpoint (magic"
+        " number 20240326)"
+    )
+
+
+def test_positions_that_are_not_trained_are_told(files, capfd):
+    assert main([*files, "--seq-len", "5"]) == 0
+    assert (
+        "--seq-len is 5, below the model's max_seq_len 16: the positions from there on are not"
+        " trained\n" in capfd.readouterr().err
+    )
+
+
 def test_llmc_flags_work_whole(files, folder, capfd):
     words = (
         "train -e model.bin -i train.bin -j val.bin -b 1 -t 8 -d 32 -l 0.001 -v 0 -s 0 -x 2"
@@ -269,6 +311,15 @@ def test_the_last_tenth_of_the_corpus_validates(baby, folder, capfd):
 
 def test_the_baby_overfits_the_first_batch_that_validates(baby, folder, capfd):
     assert main([*baby, "--lr", "0", "--overfit"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    validation = float(lines[0].split()[2])
+    losses = [float(line.split()[4]) for line in lines if line.startswith("step")]
+    assert losses == pytest.approx([validation] * 2, abs=2e-6)
+
+
+def test_the_baby_overfits_a_batch_of_the_data_that_is_given(baby, folder, capfd):
+    write_tokens(folder / "v.bin", [3] * 17)
+    assert main([*baby, "--lr", "0", "--overfit", "--val-data", "v.bin"]) == 0
     lines = capfd.readouterr().out.splitlines()
     validation = float(lines[0].split()[2])
     losses = [float(line.split()[4]) for line in lines if line.startswith("step")]
