@@ -173,7 +173,10 @@ def table(results: list[Result]) -> str:
 
 
 def _main(name: str, words: str) -> None:
-    result = run_workload(name, WORKLOADS[name], DeviceConfig(**json.loads(words)))
+    try:
+        result = run_workload(name, WORKLOADS[name], DeviceConfig(**json.loads(words)))
+    except (UsageError, BackendError, MemoryError) as error:
+        sys.exit(f"{name}: {error or 'memory does not suffice'}")
     sys.stdout.write(json.dumps(dataclasses.asdict(result)) + "\n")
 
 

@@ -7,19 +7,27 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+STDOUT = "stdout"  # its name in errors
+
 
 def write(data: bytes | str) -> None:
-    """Write to stdout, at once. Text becomes UTF-8 whatever the console's encoding is."""
+    """Write to stdout, at once. Text becomes UTF-8 whatever the console's encoding is.
+
+    Raises OSError with `stdout` as the file's name, BrokenPipeError if its reader has left.
+    """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogateescape")
     if sys.stdout is None:  # closed
         return
     stream = getattr(sys.stdout, "buffer", None)
-    if stream is None:  # no bytes underneath, as in a notebook
-        sys.stdout.write(data.decode("utf-8", "replace"))
-    else:
-        stream.write(data)
-    sys.stdout.flush()
+    try:
+        if stream is None:  # no bytes underneath, as in a notebook
+            sys.stdout.write(data.decode("utf-8", "replace"))
+        else:
+            stream.write(data)
+        sys.stdout.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, STDOUT) from None
 
 
 def note(text: str) -> None:

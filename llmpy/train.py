@@ -214,7 +214,7 @@ def _loop(
         last = step == steps
         if val_loader is not None and _due(step, config.val_every, last, at_zero=True):
             loss = validate(model, val_loader, config.val_batches)
-            if last_norm is not None:  # at step 0 the training step tells, with its norm
+            if last_norm is not None or last:  # else the first training step tells, with its norm
                 require_finite(f"step {step}", "validation loss", loss, last_norm)
             if folder is not None:
                 folder.log_validation(step, loss)
@@ -270,12 +270,17 @@ def _micro_batches(model: Any, loader: Loader, config: TrainConfig) -> float:
     return total / count
 
 
-def require_finite(when: str, what: str, loss: float, norm: float) -> None:
-    """Raise NonFiniteError unless loss and gradient norm are finite; `when` is such as `step 3`."""
-    if not (math.isfinite(loss) and math.isfinite(norm)):
+def require_finite(when: str, what: str, loss: float, norm: float | None) -> None:
+    """Raise NonFiniteError unless the loss, and the gradient norm if there is one, are finite.
+
+    when  such as `step 3`
+    what  such as `loss`
+    """
+    if not (math.isfinite(loss) and (norm is None or math.isfinite(norm))):
+        with_norm = "" if norm is None else f" and gradient norm {norm:g}"
         raise NonFiniteError(
-            f"train: {what} is {loss:g} and gradient norm {norm:g} at {when}, expected"
-            " finite numbers. Nothing was updated or written."
+            f"train: {what} is {loss:g}{with_norm} at {when}, expected finite numbers."
+            " Nothing was updated or written."
         )
 
 

@@ -1,6 +1,8 @@
 """Benchmarks: the arithmetic, a tiny workload in this process, the table and the file."""
 
+import dataclasses
 import json
+import re
 
 import pytest
 
@@ -92,4 +94,15 @@ def test_a_workload_runs_in_a_process_of_its_own(monkeypatch):
         bench.bench("unknown there", NUMPY)
     assert str(error.value) == (
         "bench: process of workload unknown there ended with status 1, expected 0"
+    )
+
+
+def test_what_a_process_cannot_do_is_one_line(monkeypatch):
+    monkeypatch.setattr("llmpy.memory.available_bytes", lambda: 1_000_000)
+    with pytest.raises(SystemExit) as end:
+        bench._main("baby", json.dumps(dataclasses.asdict(NUMPY)))
+    assert re.fullmatch(
+        r"baby: GPT2: the model needs \S+ GB, expected at most the 0.0 GB of memory that are"
+        " available here",
+        str(end.value.code),
     )

@@ -223,6 +223,16 @@ def test_a_weight_that_is_not_finite_stops_the_first_step(tokens, tmp_path, valu
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_of_no_steps_refuses_a_model_that_is_not_finite(tokens):
+    with pytest.raises(NonFiniteError) as error:
+        list(train(poisoned(np.nan), loader(tokens), loader(tokens), settings(steps=0)))
+    assert str(error.value) == (
+        "train: validation loss is nan at step 0, expected finite numbers."
+        " Nothing was updated or written."
+    )
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_weights_that_overflow_are_never_written(tokens, tmp_path):
     folder = RunFolder(tmp_path)
     folder.start()

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
-from ..console import close_stdout, note, write
+from ..console import STDOUT, close_stdout, note, write
 from ..errors import BackendError, FormatError, NonFiniteError, OrderError, UsageError
 from .bench import BENCH
 from .dump import DUMP
@@ -71,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = exit_status(error)
         if debug or status is None:
             traceback.print_exc()
-        if isinstance(error, OSError) and error.filename is None:
-            close_stdout()  # a full disk, most likely: what is left in its buffer can't be written
+        if isinstance(error, OSError) and error.filename == STDOUT:
+            close_stdout()  # what is left in its buffer can't be written either
         if status is not None:
             note(f"{who}: {one_line(error)}")
         return FAILED if status is None else status
@@ -83,8 +83,8 @@ def exit_status(error: Exception) -> int | None:
     if isinstance(error, UsageError):
         return UNUSABLE
     if isinstance(error, OSError):
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-        return FAILED if full else UNUSABLE
+        during_work = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        return FAILED if error.errno in during_work else UNUSABLE
     known = (FormatError, NonFiniteError, BackendError, OrderError, MemoryError)
     return FAILED if isinstance(error, known) else None
 

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from ..console import write
 from ..errors import UsageError
 
 
@@ -39,6 +40,10 @@ class Parser(argparse.ArgumentParser):
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         kwargs["allow_abbrev"] = False
         super().__init__(*args, **kwargs)
+
+    def print_help(self, file: Any = None) -> None:
+        """Write the help as everything is written, so that a full disk is told."""
+        write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving."""

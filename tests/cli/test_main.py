@@ -1,6 +1,7 @@
 """The command line: each refusal whole, exit statuses, what is written and where."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -142,10 +143,10 @@ def test_statuses_of_errors():
         exit_status(e)
         for e in (
             UsageError("x"), FileNotFoundError(2, "x"), PermissionError(13, "x"),
-            OSError(28, "No space left on device"), FormatError("x"), NonFiniteError("x"),
-            BackendError("x"), OrderError("x"), MemoryError(), KeyError("x"),
+            OSError(errno.ENOSPC, "x"), OSError(errno.EFBIG, "x"), FormatError("x"),
+            NonFiniteError("x"), BackendError("x"), OrderError("x"), MemoryError(), KeyError("x"),
         )
-    ] == [2, 2, 2, 1, 1, 1, 1, 1, 1, None]  # fmt: skip
+    ] == [2, 2, 2, 1, 1, 1, 1, 1, 1, 1, None]  # fmt: skip
 
 
 def test_errors_are_one_line():
@@ -271,13 +272,19 @@ def test_training_stops_with_its_reader(files, folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_behind_stdout(files):
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        (["info", "model.bin"], "llmpy info"),
+        (["train", "--help"], "llmpy train"),
+        (["--help"], "llmpy"),
+    ],
+)
+def test_a_full_disk_behind_stdout(files, words, who):
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [*PYTHON, "info", "model.bin"], stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run([*PYTHON, *words], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 1
-    assert done.stderr.decode() == "llmpy info: [Errno 28] No space left on device\n"
+    assert done.stderr.decode() == f"{who}: stdout: No space left on device\n"
 
 
 @pytest.mark.parametrize(
