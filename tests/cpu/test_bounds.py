@@ -27,7 +27,7 @@ PROT_NONE = 0
 MORE = {
     "matmul": [
         {"B": 1, "T": MR * MB_PANELS + 1, "C": KC + 1, "OC": 2 * NR + 1},
-        {"B": 1, "T": 9 * MR - 1, "C": 1024, "OC": 1024},  # rows 4 KiB apart are packed
+        {"B": 1, "T": 9 * MR, "C": 1024, "OC": 1024},  # rows 4 KiB apart are packed
         {"B": 1, "T": 1, "C": 1024, "OC": NR - 1},
     ],
     "attention": [
