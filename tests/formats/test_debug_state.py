@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from llmpy.config import GPT2Config, descriptor_config
-from llmpy.errors import FormatError, UsageError
+from llmpy.errors import UsageError
 from llmpy.formats.debug_state import (
     DebugState,
     debug_state_bytes,
@@ -16,7 +16,9 @@ from llmpy.formats.debug_state import (
     write_debug_state,
 )
 
-from .foreign import FOREIGN, OF_LLMC, header
+from .foreign import FOREIGN, OF_LLMC, header, message
+
+FILE = "s.bin"  # of the fixture `write`
 
 TINY = GPT2Config(max_seq_len=2, vocab_size=3, num_layers=1, num_heads=1, channels=2)
 
@@ -36,23 +38,6 @@ STATE = DebugState(
     loss=1.25,
     grads=np.array([*range(1, 7), *[0] * 250, *range(7, 89)], np.float32),
 )
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(content):
-        (tmp_path / "s.bin").write_bytes(content)
-        return "s.bin"
-
-    return write
-
-
-def message(function, *arguments, error=FormatError):
-    with pytest.raises(error) as caught:
-        function(*arguments)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("version", [1, 2])

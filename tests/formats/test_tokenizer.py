@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llmpy.config import GPT2Config
 from llmpy.data.vocabulary import gpt2_tokenizer
-from llmpy.errors import FormatError, UsageError
+from llmpy.errors import UsageError
 from llmpy.formats.tokenizer import (
     Tokenizer,
     check_vocabulary,
@@ -21,7 +21,9 @@ from llmpy.formats.tokenizer import (
     write_tokenizer,
 )
 
-from .foreign import FOREIGN, OF_LLMC, header
+from .foreign import FOREIGN, OF_LLMC, header, message
+
+FILE = "v.bin"  # of the fixture `write`
 
 # three entries: newline; an accented e, which is two bytes; a byte that is no character
 TABLE = [b"\n", "\u00e9".encode(), b"\xff"]
@@ -33,23 +35,6 @@ BYTES = [bytes([i]) for i in range(256)]
 @pytest.fixture(scope="module")
 def gpt2():
     return gpt2_tokenizer()
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(content):
-        (tmp_path / "v.bin").write_bytes(content)
-        return "v.bin"
-
-    return write
-
-
-def message(function, *arguments, error=FormatError):
-    with pytest.raises(error) as caught:
-        function(*arguments)
-    return str(caught.value)
 
 
 class TestFile:

@@ -10,32 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmpy.errors import FormatError, UsageError
+from llmpy.errors import UsageError
 from llmpy.formats.tokens import TokenFile, write_tokens
 
-from .foreign import FOREIGN, OF_LLMC, header
+from .foreign import FOREIGN, OF_LLMC, header, message
+
+FILE = "t.bin"  # of the fixture `write`
 
 GOLDEN = header(20240520, 1, 4) + bytes.fromhex("50c4 4a17 2357 ffff")
 GOLDEN_IDS = [50256, 5962, 22307, 65535]  # 0xc450, 0x174a, 0x5723, 0xffff
 HEADERLESS = bytes.fromhex("50c40000 4a170000 23570000 ffff0000")
 EXPECTED = "a token file (magic number 20240520, or int32 ids without a header)"
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(content):
-        (tmp_path / "t.bin").write_bytes(content)
-        return "t.bin"
-
-    return write
-
-
-def message(function, *arguments, error=FormatError):
-    with pytest.raises(error) as caught:
-        function(*arguments)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(("content", "version"), [(GOLDEN, "20240520"), (HEADERLESS, "int32")])
