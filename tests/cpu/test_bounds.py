@@ -83,10 +83,18 @@ def run_all(page_behind, seed):
 
 
 def python(code):
-    """Run code in the repository, in a process of its own."""
-    command = [sys.executable, "-X", "faulthandler", "-c", code]
-    root = Path(__file__).parent.parent.parent
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    """Run code in the repository, in a process of its own.
+
+    On one thread, so that behind its scratch lies the page, not the scratch of the next.
+    """
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        cwd=Path(__file__).parent.parent.parent,
+        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mprotect is POSIX")
