@@ -83,26 +83,21 @@ def verify(
     expected = expected_losses(config, state, losses_path, steps)
     model = GPT2.from_checkpoint(model_path, backend, dtype)
 
-    B, T = state.tokens.shape
-    order = "seed" if version == 1 else "llm.c"
-    for line in (*model_lines(config, order), "[State]", f"batch_size: {B}", f"seq_len: {T}"):
+    for line in head_lines(config, version, state):
         print_line(line)
-    print_line(activations_line(config, B, T, order))
-
     all_ok = True
     for step in range(max(steps, 1)):
         start = time.perf_counter()
         loss = model.forward_backward(state.tokens, state.targets)
         model.backend.sync()
-        milliseconds = 1000 * (time.perf_counter() - start)
+        seconds = time.perf_counter() - start
         if step == 0:
             all_ok &= check_state(model, loss, state, limits, print_line)
         if step == steps:
             break
         model.update(1e-4, 0.9, 0.999, 1e-8, 0.01, step + 1)
-        line = f"step {step}: loss {loss:f} (took {milliseconds:f} ms)"
         want = expected[step] if step < len(expected) else None
-        all_ok &= check_loss(line, loss, want, limits.step_loss, print_line)
+        all_ok &= check_step(step, loss, seconds, want, limits.step_loss, print_line)
     if len(expected) < steps:
         print_line(
             f"steps {len(expected)} to {steps - 1}: nothing to compare the losses with."
@@ -112,16 +107,12 @@ def verify(
     return all_ok
 
 
-def check_loss(
-    line: str, loss: float, want: float | None, limit: float, print_line: PrintLine
-) -> bool:
-    """Print a step's line, with a verdict if there is a loss to compare with."""
-    if want is None:
-        print_line(line)
-        return math.isfinite(loss)
-    ok = bool(difference(loss, want) <= limit)
-    print_line(f"{line} OK = {ok:d}")
-    return ok
+def head_lines(config: GPT2Config, version: int, state: DebugState) -> list[str]:
+    """Give what the C program prints first: that of April 2024 for version 1, else today's."""
+    B, T = state.tokens.shape
+    order = "seed" if version == 1 else "llm.c"
+    sizes = ["[State]", f"batch_size: {B}", f"seq_len: {T}"]
+    return [*model_lines(config, order), *sizes, activations_line(config, B, T, order)]
 
 
 def expected_losses(
@@ -172,6 +163,16 @@ def check_state(
         for name, a, b in model.grads.ranges()
     ]
     return logits_ok and loss_ok and all(grads_ok)
+
+
+def check_step(
+    step: int, loss: float, seconds: float, want: float | None, limit: float, print_line: PrintLine
+) -> bool:
+    """Compare the loss of a step with the one expected; without one, it must be finite."""
+    line = f"step {step}: loss {loss:f} (took {1000 * seconds:f} ms)"
+    ok = math.isfinite(loss) if want is None else bool(difference(loss, want) <= limit)
+    print_line(line if want is None else f"{line} OK = {ok:d}")
+    return ok
 
 
 def check_logits(
