@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from .config import GPT2Config
 from .errors import FormatError, UsageError
+from .footprint import model_bytes, require_memory
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, write_debug_state
 from .formats.header import PathLike, atomic_write
 from .formats.tokens import TokenFile
 from .intermediates import NO_GRADIENT, seed_backward, seed_forward
-from .memory import model_bytes, require_memory
 from .model import GPT2
 from .tensors import PARAMS, SEED_ACTS, table_size
 

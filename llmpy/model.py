@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from .backends import check_dtype, load_backend
 from .config import GPT2Config, descriptor_config
 from .errors import OrderError, UsageError
-from .memory import model_bytes, require_memory
+from .footprint import model_bytes, require_memory
 from .tensors import PARAMS, Tensors, decay_ranges, table_size
 from .workspace import Workspace, check_tokens
 

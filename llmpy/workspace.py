@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .config import GPT2Config
 from .errors import UsageError
-from .memory import forward_bytes, model_bytes, require_memory, scratch_bytes
+from .footprint import forward_bytes, model_bytes, require_memory, scratch_bytes
 from .tensors import ACTS, SCRATCH, Tensors, table_size
 
 BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")}

@@ -98,7 +98,7 @@ def test_a_workload_runs_in_a_process_of_its_own(monkeypatch):
 
 
 def test_what_a_process_cannot_do_is_one_line(monkeypatch):
-    monkeypatch.setattr("llmpy.memory.available_bytes", lambda: 1_000_000)
+    monkeypatch.setattr("llmpy.footprint.available_bytes", lambda: 1_000_000)
     with pytest.raises(SystemExit) as end:
         bench._main("baby", json.dumps(dataclasses.asdict(NUMPY)))
     assert re.fullmatch(

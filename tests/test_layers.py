@@ -14,7 +14,7 @@ train
 generate run_folder device c_lines
 model
 workspace intermediates backends data
-cpu rng memory
+cpu rng footprint
 ops
 console control_groups outliers schedule
 formats

@@ -217,7 +217,7 @@ def test_a_baby_takes_the_vocabulary_of_its_tokenizer(files, tmp_path, capfd):
 
 def test_too_little_memory_is_told_before_the_first_line(files, capfd, monkeypatch):
     words, _ = files
-    monkeypatch.setattr("llmpy.memory.available_bytes", lambda: 10_000_000)
+    monkeypatch.setattr("llmpy.footprint.available_bytes", lambda: 10_000_000)
     assert main([*words, "--init", "baby", "--batch-size", "8"]) == 2
     out, err = capfd.readouterr()
     assert out == ""

@@ -32,9 +32,9 @@ from ..data.corpus import corpus_text
 from ..data.loader import DataLoader
 from ..data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
 from ..errors import UsageError
+from ..footprint import require_memory, training_bytes
 from ..formats.checkpoint import read_checkpoint_config
 from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer, read_tokenizer
-from ..memory import require_memory, training_bytes
 from ..model import GPT2
 from ..run_folder import RunFolder
 from ..train import check_seq_len, count_steps

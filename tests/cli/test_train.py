@@ -244,7 +244,7 @@ def test_a_weight_that_is_nan_exits_1_with_step_and_norm(files, folder, capfd):
 
 
 def test_too_large_a_batch_is_refused_with_the_gigabytes(folder, capfd, monkeypatch):
-    monkeypatch.setattr("llmpy.memory.available_bytes", lambda: 24 * 10**9)
+    monkeypatch.setattr("llmpy.footprint.available_bytes", lambda: 24 * 10**9)
     write_tokens(folder / "big.bin", np.zeros(70_000, np.int32))
     words = "train --backend numpy --init d12 --batch-size 64 --train-data big.bin --out a"
     assert main(words.split()) == 2

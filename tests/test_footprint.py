@@ -4,10 +4,16 @@ import re
 
 import pytest
 
-from llmpy import memory, ops
+from llmpy import footprint, ops
 from llmpy.config import descriptor_config
 from llmpy.errors import UsageError
-from llmpy.memory import available_bytes, forward_bytes, model_bytes, require_memory, training_bytes
+from llmpy.footprint import (
+    available_bytes,
+    forward_bytes,
+    model_bytes,
+    require_memory,
+    training_bytes,
+)
 from llmpy.model import GPT2
 from llmpy.tensors import SEED_ACTS, Tensors, table_size
 
@@ -55,7 +61,7 @@ def test_offsets_pass_32_bit():
 
 
 def test_too_large_a_model_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 20 * 10**9)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: 20 * 10**9)
     message = (
         "GPT2: the model needs 48.9 GB, expected at most the 20.0 GB of memory that are available"
         " here"
@@ -66,7 +72,7 @@ def test_too_large_a_model_is_refused_before_it_is_made(monkeypatch):
 
 def test_too_large_a_batch_is_refused_before_it_is_made(monkeypatch):
     model = golden.golden_model("numpy")
-    monkeypatch.setattr(memory, "available_bytes", lambda: 200_000)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: 200_000)
     message = (
         r"GPT2: a training step with B=3 and T=13 needs 0\.0 GB,"
         r" expected at most the 0\.0 GB of memory that are available here"
@@ -81,9 +87,9 @@ def test_too_many_logits_are_refused_before_the_pass(monkeypatch):
     model = golden.golden_model("numpy")
     needed = forward_bytes(golden.CONFIG, golden.B, golden.T)
     logits = 4 * golden.B * golden.T * (128 + golden.V)
-    monkeypatch.setattr(memory, "available_bytes", lambda: needed + logits - 1)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: needed + logits - 1)
     model.forward(golden.TOKENS, golden.TARGETS)
-    monkeypatch.setattr(memory, "available_bytes", lambda: logits - 1)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: logits - 1)
     monkeypatch.setattr(ops, "encoder_forward", lambda *_: pytest.fail("the pass began"))
     with pytest.raises(
         UsageError, match=r"^GPT2: an array of logits with B=3 and T=13 needs 0\.0 GB, expected"
@@ -92,7 +98,7 @@ def test_too_many_logits_are_refused_before_the_pass(monkeypatch):
 
 
 def test_a_system_that_says_nothing_refuses_nothing(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: None)
     require_memory("GPT2", "the model", 10**18)
 
 
@@ -113,7 +119,7 @@ def test_each_control_group_on_the_way_up_counts(tmp_path):
     group(tmp_path / "job" / "step", "max", 100)
     group(tmp_path / "job", 1000, 400, cache=150)
     lines = ["0::/job/step", "1:name=systemd:/"]
-    assert list(memory.control_group_bytes(lines, tmp_path)) == [750]
+    assert list(footprint.control_group_bytes(lines, tmp_path)) == [750]
 
 
 def test_control_groups_of_version_1(tmp_path):
@@ -123,9 +129,9 @@ def test_control_groups_of_version_1(tmp_path):
     (folder / "memory.usage_in_bytes").write_text("1200\n")
     (folder / "memory.stat").write_text("cache 9\ntotal_inactive_file 50\n")
     lines = ["4:memory:/job", "2:cpu,cpuacct:/job", "0::/job"]
-    assert list(memory.control_group_bytes(lines, tmp_path)) == [0]
+    assert list(footprint.control_group_bytes(lines, tmp_path)) == [0]
 
 
 def test_no_control_groups(tmp_path):
-    assert list(memory.control_group_bytes([], tmp_path)) == []
-    assert list(memory.control_group_bytes(["0::/../gone"], tmp_path)) == []
+    assert list(footprint.control_group_bytes([], tmp_path)) == []
+    assert list(footprint.control_group_bytes(["0::/../gone"], tmp_path)) == []
