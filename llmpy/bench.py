@@ -14,11 +14,13 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .config import DeviceConfig, GPT2Config, descriptor_config
+from .console import passing
 from .device import open_backend
 from .errors import BackendError, UsageError
 from .model import GPT2
@@ -102,7 +104,9 @@ def _in_own_process(name: str, device: DeviceConfig) -> Result:
 def run_workload(name: str, workload: Workload, device: DeviceConfig) -> Result:
     """Time a workload in this process."""
     backend, _ = open_backend(device)
-    seconds = time_steps(workload, backend)
+    passing(f"{name}: making the model")
+    seconds = time_steps(workload, backend, lambda step: passing(f"{name}: {step}"))
+    passing("")
     median = statistics.median(seconds)
     return Result(
         workload=name,
@@ -117,8 +121,10 @@ def run_workload(name: str, workload: Workload, device: DeviceConfig) -> Result:
     )
 
 
-def time_steps(workload: Workload, backend: Any) -> list[float]:
-    """Give the seconds of each timed step."""
+def time_steps(
+    workload: Workload, backend: Any, working: Callable[[str], None] = lambda step: None
+) -> list[float]:
+    """Give the seconds of each timed step; `working` is told of each, such as `step 3/9`."""
     rng = np.random.default_rng(0)
     model = GPT2(workload.config, backend)
     # any values but zeros take the same time; those of from_descriptor would take long to draw
@@ -127,7 +133,9 @@ def time_steps(workload: Workload, backend: Any) -> list[float]:
     del weights
     size = (2, workload.B, workload.T)
     seconds = []
-    for step in range(workload.warm_up + workload.steps):
+    steps = workload.warm_up + workload.steps
+    for step in range(steps):
+        working(f"step {step + 1}/{steps}")
         tokens, targets = rng.integers(0, workload.config.vocab_size, size, np.int32)
         start = time.perf_counter()
         model.forward_backward(tokens, targets)

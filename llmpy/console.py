@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +11,32 @@ from typing import Any
 STDOUT = "stdout"  # its name in errors
 
 
+_passing = False  # whether a passing line is on the terminal
+
+
+def passing(text: str) -> None:
+    """Show a line on the terminal while something takes long; the next output replaces it.
+
+    Nothing is written where stderr is no terminal.
+    """
+    global _passing
+    if is_terminal(sys.stderr):
+        width = max(1, shutil.get_terminal_size().columns - 1)
+        _put(f"\r{text[:width]:{width}}\r")
+        _passing = text != ""
+
+
+def _clear_passing() -> None:
+    if _passing:
+        passing("")
+
+
 def write(data: bytes | str) -> None:
     """Write to stdout, at once. Text becomes UTF-8 whatever the console's encoding is.
 
     Raises OSError with `stdout` as the file's name, BrokenPipeError if its reader has left.
     """
+    _clear_passing()
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogateescape")
     if sys.stdout is None:  # closed
@@ -32,11 +54,16 @@ def write(data: bytes | str) -> None:
 
 def note(text: str) -> None:
     """Write a line to stderr; what its encoding lacks comes escaped."""
+    _clear_passing()
+    _put(text + "\n")
+
+
+def _put(text: str) -> None:
     if sys.stderr is None:  # closed
         return
     with contextlib.suppress(OSError, ValueError):
         encoding = getattr(sys.stderr, "encoding", None) or "ascii"
-        sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()
 
 
@@ -106,6 +133,13 @@ class Progress:
             self._start()
         if self._bar is not None:
             self._bar.update(self._task, advance=1, state=state)
+
+    def working(self, what: str) -> None:
+        """Show what is being done between two steps."""
+        if self._bar is None:
+            passing(what)
+        else:
+            self._bar.update(self._task, state=what)
 
     @contextlib.contextmanager
     def hidden(self) -> Iterator[None]:

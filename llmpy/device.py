@@ -5,7 +5,7 @@ from typing import Any
 
 from .backends import load_backend
 from .config import DeviceConfig
-from .console import note
+from .console import note, passing
 from .errors import UsageError
 
 
@@ -30,17 +30,29 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
 
 @functools.cache  # once a process
 def tell_of_compiling() -> None:
-    """Say once, when it begins, that Numba compiles: on a machine's first run it takes a minute."""
+    """Say once, when it begins, that Numba compiles: on a machine's first run it takes a minute.
+
+    A terminal shows which kernel it is at.
+    """
     from numba.core import event
 
-    class Once(event.Listener):  # type: ignore[misc]  # numba has no types
-        def on_start(self, event: object) -> None:
-            if not told:
-                told.append(event)
+    class Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
+        def __init__(self) -> None:
+            self.told = False
+            self.kernels: list[str] = []  # each is compiled for the one before it
+
+        def on_start(self, event: Any) -> None:
+            if not self.told:
+                self.told = True
                 note("compiling kernels for this machine, which are kept for the next run")
+            kernel = event.data["dispatcher"]
+            module = kernel.__module__.split(".")[-1]
+            self.kernels.append(f"{module}.{kernel.__name__}")
+            passing(f"compiling {self.kernels[0]}")
 
         def on_end(self, event: object) -> None:
-            pass
+            self.kernels.pop()
+            if not self.kernels:
+                passing("")
 
-    told: list[object] = []
-    event.register("numba:compile", Once())
+    event.register("numba:compile", Compiling())

@@ -18,7 +18,7 @@ A loss or norm that is not finite ends the run before the update. Source: llm.c,
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -156,6 +156,7 @@ def train(
     *,
     folder: RunFolder | None = None,
     start_token: int = 0,
+    working: Callable[[str], None] = lambda what: None,
 ) -> Iterator[Event]:
     """Train a model; iterate over what happens.
 
@@ -164,6 +165,7 @@ def train(
     val_loader    None: no validation
     folder        where checkpoints and the log go, started already; None: nowhere
     start_token   id from which samples begin
+    working       told what is being done between two events, such as `validation 3/20`
 
     Settings are checked at the call; the work is done as the iterator is read. Raises ConfigError
     for settings that don't fit the model or data, NonFiniteError as the work is done.
@@ -173,7 +175,7 @@ def train(
     """
     steps = count_steps(config, train_loader)
     check_seq_len(config.seq_len, model.config.max_seq_len)
-    return _loop(model, train_loader, val_loader, config, steps, folder, start_token)
+    return _loop(model, train_loader, val_loader, config, steps, folder, start_token, working)
 
 
 def check_seq_len(T: int, maxT: int) -> None:
@@ -207,13 +209,14 @@ def _loop(
     steps: int,
     folder: RunFolder | None,
     start_token: int,
+    working: Callable[[str], None],
 ) -> Iterator[Event]:
     speed, losses, norms = Speed(), OutlierDetector(), OutlierDetector()
     last_norm: float | None = None
     for step in range(steps + 1):
         last = step == steps
         if val_loader is not None and _due(step, config.val_every, last, at_zero=True):
-            loss = validate(model, val_loader, config.val_batches)
+            loss = validate(model, val_loader, config.val_batches, working)
             if last_norm is not None or last:  # else the first training step tells, with its norm
                 require_finite(f"step {step}", "validation loss", loss, last_norm)
             if folder is not None:
@@ -222,8 +225,11 @@ def _loop(
         if step > 0 and _due(step, config.sample_every, last):
             rng = sampling_rng(config.seed)  # anew each time, as llm.c
             with _naming_step(step, last_norm):
-                tokens = tuple(generate(model, [start_token], config.sample_tokens, rng=rng))
-            yield Sample(step, tokens)
+                tokens = []
+                for token in generate(model, [start_token], config.sample_tokens, rng=rng):
+                    tokens.append(token)
+                    working(f"sample {len(tokens)}/{config.sample_tokens}")
+            yield Sample(step, tuple(tokens))
         if folder is not None and (last or _due(step, config.checkpoint_every, last)):
             with _naming_step(step, last_norm):
                 path = folder.checkpoint(model, step)
@@ -250,11 +256,17 @@ def _due(step: int, every: int, last: bool, at_zero: bool = False) -> bool:
     return every > 0 and (last or (step % every == 0 and (step > 0 or at_zero)))
 
 
-def validate(model: Any, loader: Loader, batches: int) -> float:
+def validate(
+    model: Any, loader: Loader, batches: int, working: Callable[[str], None] = lambda what: None
+) -> float:
     """Give the mean loss over so many batches from the beginning; -1 is all of them."""
     loader.reset()
     count = loader.batches_per_epoch if batches == -1 else batches
-    return math.fsum(model.forward(*loader.next_batch()) for _ in range(count)) / count
+    losses = []
+    for i in range(count):
+        working(f"validation {i + 1}/{count}")
+        losses.append(model.forward(*loader.next_batch()))
+    return math.fsum(losses) / count
 
 
 def _micro_batches(model: Any, loader: Loader, config: TrainConfig) -> float:

@@ -37,7 +37,9 @@ def test_workloads_are_the_rows_that_are_compared():
 
 
 def test_steps_are_timed_without_the_warm_up():
-    seconds = time_steps(TINY, ops)
+    told = []
+    seconds = time_steps(TINY, ops, told.append)
+    assert told == ["step 1/6", "step 2/6", "step 3/6", "step 4/6", "step 5/6", "step 6/6"]
     assert len(seconds) == 5
     assert min(seconds) > 0
 

@@ -4,7 +4,7 @@ import io
 import sys
 
 from llmpy import console
-from llmpy.console import Progress, TextStream, note, write
+from llmpy.console import Progress, TextStream, note, passing, write
 
 
 def latin_stdout(monkeypatch):
@@ -52,6 +52,56 @@ def test_characters_come_whole(monkeypatch):
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+def screen(text):
+    """Give the lines that a terminal shows after `text`."""
+    lines = []
+    for line in text.split("\n"):
+        shown = ""
+        for part in line.split("\r"):
+            shown = part + shown[len(part) :]
+        lines.append(shown.rstrip())
+    return lines
+
+
+def test_a_passing_line_gives_way_to_what_comes_after(monkeypatch):
+    """It is never left on the terminal, nor the tail of it."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    passing("compiling a kernel of a very long name indeed")
+    assert screen(terminal.getvalue()) == ["compiling a kernel of a very long name"]
+    passing("validation 1/20")
+    assert screen(terminal.getvalue()) == ["validation 1/20"]
+    note("a note")
+    passing("sample 2/64")
+    write("text\n")
+    passing("step 3/9")
+    passing("")
+    assert screen(terminal.getvalue()) == ["a note", "text", ""]
+
+
+def test_a_passing_line_is_for_terminals_alone(capfd):
+    passing("validation 1/20")
+    note("a note")
+    assert capfd.readouterr() == ("", "a note\n")
+
+
+def test_the_bar_shows_what_is_done_between_steps(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    progress = Progress(10, shown=True)
+    progress.working("validation 1/20")  # the bar comes with the first step
+    assert screen(terminal.getvalue()) == ["validation 1/20"]
+    progress.advance("loss 1")
+    progress.working("sample 2/64")
+    progress.close()
+    assert "1/10" in terminal.getvalue()
+    assert "sample 2/64" in terminal.getvalue()
 
 
 def test_the_bar_is_on_stderr_alone_and_goes_away(monkeypatch, capsys):

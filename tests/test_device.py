@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmpy import ops
+from llmpy import device, ops
 from llmpy.config import DeviceConfig
 from llmpy.device import open_backend, tell_of_compiling
 from llmpy.errors import UsageError
@@ -40,11 +40,14 @@ def test_refusals(values, message):
     assert str(error.value) == message
 
 
-def test_compiling_is_told_once(capfd):
+def test_compiling_is_told_once_and_shown_by_kernel(capfd, monkeypatch):
     from numba.core import event
 
     def compile_something():
-        with event.trigger_event("numba:compile", data={}):
+        with (
+            event.trigger_event("numba:compile", data={"dispatcher": len}),
+            event.trigger_event("numba:compile", data={"dispatcher": abs}),
+        ):
             pass
         return capfd.readouterr().err
 
@@ -56,3 +59,9 @@ def test_compiling_is_told_once(capfd):
         "compiling kernels for this machine, which are kept for the next run\n"
     )
     assert compile_something() == ""
+
+    shown = []
+    monkeypatch.setattr(device, "passing", shown.append)
+    compile_something()
+    assert set(shown) == {"compiling builtins.len", ""}  # not abs, which is compiled for len
+    assert shown[-1] == ""

@@ -82,6 +82,14 @@ def test_order_of_events(tokens, tmp_path):
     assert (tmp_path / "main.log").read_text().splitlines() == want
 
 
+def test_what_takes_long_is_told(tokens):
+    told = []
+    config = settings(steps=1, val_every=1, sample_every=1, val_batches=2, sample_tokens=3)
+    list(train(make_model(), loader(tokens), loader(tokens), config, working=told.append))
+    validation, sample = ["validation 1/2", "validation 2/2"], [f"sample {n}/3" for n in (1, 2, 3)]
+    assert told == [*validation, *validation, *sample]
+
+
 def test_nothing_between_steps_when_all_are_off(tokens):
     config = settings(val_every=0, sample_every=0)
     events = list(train(make_model(), loader(tokens), loader(tokens), config))

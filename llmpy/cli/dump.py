@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..config import DumpConfig
-from ..console import note
+from ..console import note, passing
 from ..dump import dump
 from ..errors import UsageError
 from .flags import Command, make
@@ -15,6 +15,7 @@ def run(values: Mapping[str, Any]) -> int:
     config: DumpConfig = make(DumpConfig, values)
     if config.tokens is None:
         raise UsageError("--tokens is not given, expected a token file")
+    passing("computing in float64, with NumPy")
     dump(
         values["model"],
         config.tokens,

@@ -33,8 +33,7 @@ def run_training(run: RunConfig, given: Mapping[str, Any], backend: Any, line: s
     with ExitStack() as open_files:
         opened = open_run(run, given, backend, open_files)
         note(line)
-        note(_model_line(opened))
-        for text in opened.notes:
+        for text in (*_model_lines(opened), *opened.notes):
             note(text)
         if opened.folder is not None:
             opened.folder.start()
@@ -48,12 +47,14 @@ def run_training(run: RunConfig, given: Mapping[str, Any], backend: Any, line: s
     return 0
 
 
-def _model_line(run: Run) -> str:
+def _model_lines(run: Run) -> tuple[str, str]:
     c, t = run.model.config, run.config
+    batches = f"{t.accumulation_steps} batches of " if t.accumulation_steps > 1 else ""
     return (
         f"model: L {c.num_layers}, NH {c.num_heads}, C {c.channels}, maxT {c.max_seq_len},"
-        f" V {c.vocab_size}, {run.model.num_parameters:,} parameters;"
-        f" {t.steps} steps of {t.tokens_per_step:,} tokens"
+        f" V {c.vocab_size}, {run.model.num_parameters:,} parameters",
+        f"training: {t.steps} steps of {t.tokens_per_step:,} tokens,"
+        f" {batches}B {t.batch_size}, T {t.seq_len}",
     )
 
 
@@ -74,6 +75,7 @@ def _tell_events(run: Run) -> None:
         run.config,
         folder=run.folder,
         start_token=start_token(run.tokenizer),
+        working=progress.working,
     )
     try:
         for event in events:
@@ -115,7 +117,7 @@ def _draw_curve(run: Run) -> None:
     assert run.folder is not None
     path = run.folder.write_curve()
     if path is None:
-        note("no loss.png: matplotlib is not installed. pip install 'llmpy[plot]' gets it.")
+        note("no loss.png: matplotlib is not installed. pip install matplotlib gets it.")
     else:
         note(f"wrote {path}")
 

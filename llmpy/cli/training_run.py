@@ -28,6 +28,7 @@ from ..config import (
     descriptor_config,
     is_descriptor,
 )
+from ..console import passing
 from ..data.corpus import corpus_text
 from ..data.loader import DataLoader
 from ..data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
@@ -212,4 +213,5 @@ def make_model(init: str, seed: int, sizes: GPT2Config, backend: Any) -> GPT2:
     """Make the model that --init names."""
     if is_model_file(init):
         return GPT2.from_checkpoint(init, backend)
+    passing("drawing the initial weights")
     return GPT2.from_descriptor(init, seed, sizes.vocab_size, backend)

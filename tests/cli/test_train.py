@@ -28,7 +28,8 @@ def test_lines_on_stdout_and_nothing_on_disk(files, folder, capfd):
         assert line.startswith(start)
     assert err.splitlines() == [
         f"backend numpy: the NumPy reference, NumPy {np.__version__}",
-        "model: L 1, NH 2, C 8, maxT 16, V 30, 2,040 parameters; 3 steps of 32 tokens",
+        "model: L 1, NH 2, C 8, maxT 16, V 30, 2,040 parameters",
+        "training: 3 steps of 32 tokens, B 2, T 16",
     ]
     assert sorted(folder.rglob("*")) == before
 
@@ -52,7 +53,7 @@ def test_out_gets_model_log_tokenizer_and_curve(files, folder, capfd):
     train, validation = read_log(run / "main.log")
     assert [s for s, _ in train] == [0, 1, 2]
     assert [s for s, _ in validation] == [0, 3]
-    assert capfd.readouterr().err.splitlines()[2:] == [
+    assert capfd.readouterr().err.splitlines()[3:] == [
         "wrote runs/a/model_00000002.bin",
         "wrote runs/a/model_00000003.bin",
         "wrote runs/a/loss.png",
@@ -63,7 +64,7 @@ def test_without_matplotlib_a_line_tells_how_to_get_it(files, folder, capfd, mon
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main([*files, "--out", "a"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == (
-        "no loss.png: matplotlib is not installed. pip install 'llmpy[plot]' gets it."
+        "no loss.png: matplotlib is not installed. pip install matplotlib gets it."
     )
     assert not (folder / "a" / "loss.png").exists()
 
