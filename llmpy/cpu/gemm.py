@@ -90,8 +90,13 @@ def pack_panel_a(dst, src, ld, unit_k, rows, k):
 
 
 @serial
-def pack_group_a(dst, src, ld, unit_k, rows, k):
-    """Pack up to A_GROUP panels of A, one A_PANEL behind the other."""
+def pack_group_a(dst, a, ld, unit_k, first, piece, M, K):
+    """Pack up to A_GROUP panels of A from row `first` on, KC columns from `piece` on.
+
+    One A_PANEL lies behind the other.
+    """
+    src = a + 4 * (first * ld + piece if unit_k else first + piece * ld)
+    rows, k = min(A_GROUP * MR, M - first), min(KC, K - piece)
     full = rows // MR
     if unit_k:
         for t in range(full):
@@ -161,7 +166,6 @@ def gemm_kernel(
 ):  # fmt: skip
     """Compute c = or += a b, then the epilogue; see `gemm`."""
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
-    a_step, a_piece = (lda, KC) if a_unit_k else (1, KC * lda)
     b_step, b_piece = (ldb, KC) if b_unit_k else (1, KC * ldb)
 
     # pass 1: pack A, panel after panel within each piece of k
@@ -169,9 +173,8 @@ def gemm_kernel(
         groups = -(-m_panels // A_GROUP)
         for task in prange(groups * k_blocks):
             q, t = task // groups, task % groups * A_GROUP
-            src = a + 4 * (t * MR * a_step + q * a_piece)
-            dst, rows = a_packed + 4 * (q * m_panels + t) * A_PANEL, min(A_GROUP * MR, M - t * MR)
-            pack_group_a(dst, src, lda, a_unit_k, rows, min(KC, K - q * KC))
+            dst = a_packed + 4 * (q * m_panels + t) * A_PANEL
+            pack_group_a(dst, a, lda, a_unit_k, t * MR, q * KC, M, K)
 
     # pass 2: blocks of c
     m_blocks, n_blocks = -(-m_panels // MB_PANELS), -(-n_panels // NB_PANELS)
@@ -182,15 +185,14 @@ def gemm_kernel(
         panel_b = own + 4 * get_thread_id() * OWN
         panel_a, edge = panel_b + 4 * B_PANEL, panel_b + 4 * (B_PANEL + A_PANEL)
         for q in range(k_blocks):
-            k = min(KC, K - q * KC)
-            now = mode if q == 0 else ADD
+            k, now = min(KC, K - q * KC), mode if q == 0 else ADD
             if not pack_a and t1 * MR > M:  # a panel that sticks out of A can't be read as it lies
-                src = a + 4 * ((t1 - 1) * MR * a_step + q * a_piece)
-                pack_panel_a(panel_a, src, lda, a_unit_k, M - (t1 - 1) * MR, k)
+                m = (t1 - 1) * MR
+                pack_panel_a(panel_a, a + 4 * (m * lda + q * KC), lda, 1, M - m, k)
             for p in range(p0, p1):
                 cols = min(NR, N - p * NR)
-                src = b + 4 * (p * NR * b_step + q * b_piece)
-                pack_panel_b(panel_b, src, ldb, b_unit_k, cols, k)
+                at_b = b + 4 * (p * NR * b_step + q * b_piece)
+                pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k)
                 for t in range(t0, t1):
                     rows = min(MR, M - t * MR)
                     pa, a_row, a_k = panel_a, 1, MR
