@@ -23,3 +23,9 @@ def rng(request):
 def tiny_config():
     """A model small enough for loops in Python, with no two sizes alike."""
     return GPT2Config(max_seq_len=11, vocab_size=37, num_layers=2, num_heads=3, channels=12)
+
+
+@pytest.fixture(params=["numpy", "cpu"])
+def backend(request):
+    """The name of a backend that is built."""
+    return request.param
