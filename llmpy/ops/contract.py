@@ -108,7 +108,7 @@ def bind(spec: Callable[..., Any], fn: F, *, dtype: str = "float32") -> F:
             check(who, rows(spec), *_arguments(fn, args, kwargs), dtype=dtype, contiguous=True)
             if key is not None:
                 seen.add(key)
-        else:
+        elif kwargs:
             _check_scalars(who, kwargs, dict(zip(names, args, strict=True)))
         return fn(*args, **kwargs)
 
