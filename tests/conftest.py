@@ -6,8 +6,6 @@ import zlib
 import numpy as np
 import pytest
 
-from llmpy.config import GPT2Config
-
 # drawn anew in every run; a failure shows it, and LLMPY_TEST_SEED repeats it
 SEED = int(os.environ.get("LLMPY_TEST_SEED", int.from_bytes(os.urandom(4), "little")))
 
@@ -17,12 +15,6 @@ def rng(request):
     """Random numbers that differ from run to run and from test to test."""
     request.node.add_report_section("setup", "seed", f"LLMPY_TEST_SEED={SEED}")
     return np.random.default_rng([SEED, zlib.crc32(request.node.nodeid.encode())])
-
-
-@pytest.fixture
-def tiny_config():
-    """A model small enough for loops in Python, with no two sizes alike."""
-    return GPT2Config(max_seq_len=11, vocab_size=37, num_layers=2, num_heads=3, channels=12)
 
 
 @pytest.fixture(params=["numpy", "cpu"])
