@@ -116,6 +116,7 @@ def setting(
     *,
     choices: tuple[str, ...] | None = None,
     metavar: str | None = None,
+    unset: str | None = None,
 ) -> Any:
     """Make a field that is also a flag.
 
@@ -123,8 +124,11 @@ def setting(
     text     the help, with the unit
     choices  the only values there are
     metavar  what stands for the value in the help, where its type does not say enough
+    unset    what a default of None means
     """
-    metadata = {"short": short, "text": text, "choices": choices, "metavar": metavar}
+    metadata = {
+        "short": short, "text": text, "choices": choices, "metavar": metavar, "unset": unset,
+    }  # fmt: skip
     return field(default=default, metadata=metadata)
 
 
@@ -157,9 +161,9 @@ class TrainConfig:
     batch_size: int = setting(4, "-b", "sequences in a micro-batch (B)")
     seq_len: int = setting(1024, "-t", "tokens in a sequence (T)")
     total_batch_size: int | None = setting(
-        None, "-d", "tokens of one step, a multiple of B*T; default B*T"
+        None, "-d", "tokens of one step, a multiple of B*T", unset="B*T"
     )
-    steps: int | None = setting(None, "-x", "optimizer steps; default one pass over the data")
+    steps: int | None = setting(None, "-x", "optimizer steps", unset="one pass over the data")
 
     # optimizer
     lr: float = setting(3e-4, "-l", "largest learning rate")
@@ -252,6 +256,7 @@ RECIPES = ("train_gpt2.c",)
 ORDERS = ("seed", "llm.c")
 BACKENDS = ("auto", "cpu", "webgpu", "numpy")
 DTYPES = ("float32", "bfloat16")
+WORKLOADS = ("124m-t64", "124m-t1024", "char-384", "baby")  # bench.py has their sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,16 +268,35 @@ class RunConfig:
         "-e",
         "start: baby, d6, d12, ..., gpt3:c384, ..., or a model FILE.bin",
         metavar="MODEL",
+        unset="baby, with the recipe below",
     )
     train_data: str | None = setting(
-        None, "-i", "pattern of the token files to train on", metavar="PATTERN"
+        None,
+        "-i",
+        "pattern of the token files to train on",
+        metavar="PATTERN",
+        unset="for a baby the plays, else llm.c's dev/data/tinyshakespeare",
     )
     val_data: str | None = setting(
-        None, "-j", "pattern of the token files to validate on", metavar="PATTERN"
+        None,
+        "-j",
+        "pattern of the token files to validate on",
+        metavar="PATTERN",
+        unset="that of the default training data, else none",
     )
-    tokenizer: str | None = setting(None, None, "tokenizer file, for samples", metavar="FILE")
+    tokenizer: str | None = setting(
+        None,
+        None,
+        "tokenizer file",
+        metavar="FILE",
+        unset="tokenizer.bin beside the model or the data, else GPT-2's",
+    )
     out: str | None = setting(
-        None, "-o", "folder for checkpoints, log, tokenizer and loss curve", metavar="DIR"
+        None,
+        "-o",
+        "folder for checkpoints, log, tokenizer and loss curve",
+        metavar="DIR",
+        unset="out with the baby recipe, else none",
     )
     no_shuffle: bool = setting(False, None, "go through the training data in order")
     recipe: str | None = setting(
@@ -281,9 +305,9 @@ class RunConfig:
     order: str | None = setting(
         None,
         None,
-        "walk through the data: as in April 2024, in order, or as llm.c today, shuffled;"
-        " default seed with --recipe, else llm.c",
+        "walk through the data: in order, as in April 2024, or shuffled, as llm.c today",
         choices=ORDERS,
+        unset="seed with --recipe, else llm.c",
     )
 
 
@@ -291,9 +315,16 @@ class RunConfig:
 class DeviceConfig:
     """What a command computes with."""
 
-    backend: str = setting("auto", None, "what computes", choices=BACKENDS)
-    dtype: str = setting("float32", None, "type of the operands of matmuls", choices=DTYPES)
-    threads: int | None = setting(None, None, "threads of the cpu backend; default all it may use")
+    backend: str = setting(
+        "auto", None, "what computes (webgpu is not built yet)", choices=BACKENDS
+    )
+    dtype: str = setting(
+        "float32",
+        None,
+        "type of the operands of matmuls (bfloat16 is not built yet)",
+        choices=DTYPES,
+    )
+    threads: int | None = setting(None, None, "threads of the cpu backend", unset="all it may use")
 
     def __post_init__(self) -> None:
         _one_of("--backend", self.backend, BACKENDS)
@@ -324,7 +355,7 @@ class SamplingConfig:
 class GenerateConfig:
     """What to continue, and how far."""
 
-    prompt: str | None = setting(None, None, "text to continue; default none")
+    prompt: str | None = setting(None, None, "text to continue", unset="none")
     prompt_file: str | None = setting(
         None, None, "file with the text to continue, UTF-8; - is stdin", metavar="FILE"
     )
@@ -332,7 +363,11 @@ class GenerateConfig:
     num_samples: int = setting(1, None, "continuations of the prompt")
     no_cache: bool = setting(False, None, "run the whole model for every token (now always so)")
     tokenizer: str | None = setting(
-        None, None, "default tokenizer.bin beside the model, else GPT-2's", metavar="FILE"
+        None,
+        None,
+        "tokenizer file",
+        metavar="FILE",
+        unset="tokenizer.bin beside the model, else GPT-2's",
     )
 
     def __post_init__(self) -> None:
@@ -351,7 +386,7 @@ class VerifyConfig:
         None, None, "file of expected losses, one number a line", metavar="FILE"
     )
     tolerance: float | None = setting(
-        None, None, "largest absolute difference allowed; default llm.c's"
+        None, None, "largest absolute difference allowed", unset="llm.c's"
     )
 
     def __post_init__(self) -> None:
@@ -383,5 +418,5 @@ class DumpConfig:
 class BenchConfig:
     """What to time."""
 
-    workload: str | None = setting(None, None, "name of one workload; default all", metavar="NAME")
+    workload: str | None = setting(None, None, "one workload", choices=WORKLOADS, unset="all")
     json: str | None = setting(None, None, "file for the results", metavar="FILE")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from llmpy import bench, ops
+from llmpy import bench, config, ops
 from llmpy.bench import WORKLOADS, Result, Workload, run_workload, table, time_steps
 from llmpy.cli import main
 from llmpy.config import DeviceConfig
@@ -34,6 +34,7 @@ def test_workloads_are_the_rows_that_are_compared():
         "char-384": (6, 384, 16, 256),
         "baby": (4, 128, 12, 64),
     }  # fmt: skip
+    assert tuple(WORKLOADS) == config.WORKLOADS  # the names that --workload takes
 
 
 def test_steps_are_timed_without_the_warm_up():

@@ -95,7 +95,9 @@ def _add_flag(group: Any, field: dataclasses.Field[Any], kind: type) -> None:
     if choices:
         text += f": {', '.join(choices)}"
     if field.default is not None:
-        text += f" ({field.default:g})" if kind is float else f" ({field.default})"
+        text += f"; default {field.default:g}" if kind is float else f"; default {field.default}"
+    elif field.metadata["unset"]:
+        text += f"; default {field.metadata['unset']}"
     metavar = field.metadata["metavar"] or {int: "N", float: "F"}.get(
         kind, "NAME" if choices else "TEXT"
     )

@@ -181,8 +181,10 @@ def test_help_is_ascii_and_complete(capfd):
 def test_help_has_the_defaults(capfd):
     main(["train", "--help"])
     out = " ".join(capfd.readouterr().out.split())
-    assert "--lr F largest learning rate (0.0003)" in out
-    assert "cosine, linear, constant, wsd (cosine)" in out
+    assert "--lr F largest learning rate; default 0.0003" in out
+    assert "cosine, linear, constant, wsd; default cosine" in out
+    assert "optimizer steps; default one pass over the data" in out
+    assert " None" not in out
     assert "the baby recipe: --batch-size 12, --seq-len 64, --steps 2000, --lr 0.001" in out
 
 
