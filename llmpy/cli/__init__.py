@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename == STDOUT:
             close_stdout()  # what is left in its buffer can't be written either
         if status is not None:
-            note(f"{who}: {one_line(error)}")
+            note(f"{who}: {one_line(error).removeprefix(f'{who.split()[-1]}: ')}")  # not twice
         return FAILED if status is None else status
 
 

@@ -12,6 +12,7 @@ from ..data.vocabulary import find_tokenizer
 from ..device import open_backend
 from ..errors import FormatError, UsageError
 from ..formats.checkpoint import read_checkpoint_config
+from ..formats.tokenizer import TOKENIZER_NAME
 from ..generate import generate, sampling_rng, start_token
 from ..model import GPT2
 from .flags import Command, make
@@ -33,8 +34,8 @@ def run(values: Mapping[str, Any]) -> int:
     tokenizer = find_tokenizer(sizes, config.tokenizer, path)
     if tokenizer is None:
         raise UsageError(
-            f"{path}: vocab_size is {sizes.vocab_size}, and no tokenizer.bin is in"
-            f" {Path(path).parent}. Give --tokenizer FILE."
+            f"{path}: vocab_size is {sizes.vocab_size}, and there is no"
+            f" {Path(path).parent / TOKENIZER_NAME}. Give --tokenizer FILE."
         )
     prompt = read_prompt(config)
     ids = tokenizer.encode(prompt) if prompt else []  # a vocabulary may only decode

@@ -89,7 +89,13 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
         )
     data = _data(run, text, tokenizer)
     train_loader, val_loader = _loaders(run, config, data, sizes.vocab_size, notes, open_files)
-    config = replace(config, steps=count_steps(config, train_loader))
+    steps = count_steps(config, train_loader)
+    if 0 < steps < config.warmup:
+        notes.append(
+            f"--warmup is {config.warmup}, above the {steps} steps: the learning rate never"
+            f" reaches --lr {config.lr:g}"
+        )
+    config = replace(config, steps=steps)
     folder = _checked_folder(run, baby, notes)
     check_memory(config, sizes)
     model = make_model(run.init or "baby", config.seed, sizes, backend)

@@ -54,7 +54,7 @@ KINDS = {
 
 # first bytes -> what other programs write so
 SIGNATURES = (
-    (b"PK\x03\x04", "a zip archive, as PyTorch saves its files"),
+    (b"PK\x03\x04", "a zip archive, as PyTorch and NumPy (.npz) save their files"),
     (b"GGUF", "a gguf file"),
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),

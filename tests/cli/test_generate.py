@@ -123,7 +123,7 @@ def test_no_vocabulary(tmp_path, capfd):
     model = write_model(tmp_path / "alone.bin")
     assert main(command(model)) == 2
     assert capfd.readouterr().err == (
-        f"llmpy generate: {model}: vocab_size is 30, and no tokenizer.bin is in {tmp_path}."
+        f"llmpy generate: {model}: vocab_size is 30, and there is no {tmp_path}/tokenizer.bin."
         " Give --tokenizer FILE.\n"
     )
 

@@ -208,6 +208,14 @@ def test_positions_that_are_not_trained_are_told(files, capfd):
     )
 
 
+def test_a_warmup_that_the_run_does_not_outlast_is_told(files, capfd):
+    text = "--warmup is 4, above the 3 steps: the learning rate never reaches --lr 0.0003\n"
+    assert main([*files, "--warmup", "4"]) == 0
+    assert text in capfd.readouterr().err
+    assert main([*files, "--warmup", "3"]) == 0
+    assert "warmup" not in capfd.readouterr().err
+
+
 def test_llmc_flags_work_whole(files, folder, capfd):
     words = (
         "train -e model.bin -i train.bin -j val.bin -b 1 -t 8 -d 32 -l 0.001 -v 0 -s 0 -x 2"
@@ -238,7 +246,7 @@ def test_a_weight_that_is_nan_exits_1_with_step_and_norm(files, folder, capfd):
     write_model(folder / "model.bin", memory=memory)
     assert main([*files, "--out", "a"]) == 1
     assert capfd.readouterr().err.splitlines()[-1] == (
-        "llmpy train: train: loss is nan and gradient norm nan at step 1, expected finite"
+        "llmpy train: loss is nan and gradient norm nan at step 1, expected finite"
         " numbers. Nothing was updated or written."
     )
     assert not list((folder / "a").glob("model_*"))
@@ -251,7 +259,7 @@ def test_too_large_a_batch_is_refused_with_the_gigabytes(folder, capfd, monkeypa
     assert main(words.split()) == 2
     err = capfd.readouterr().err
     # 16 C a token and layer of activations alone: 64 * 1024 * 12 * 16 * 768 * 4 bytes = 38.7 GB
-    assert err.startswith("llmpy train: train: B=64 and T=1024 needs ")
+    assert err.startswith("llmpy train: B=64 and T=1024 needs ")
     assert 40 < float(err.split(" needs ")[1].split()[0]) < 60
     assert err.endswith("expected at most the 24.0 GB of memory that are available here\n")
     assert not (folder / "a").exists()

@@ -23,7 +23,10 @@ def png() -> bytes:
 
 
 FOREIGN = {
-    "zip": (b"PK\x03\x04" + bytes(1200), "a zip archive, as PyTorch saves its files"),
+    "zip": (
+        b"PK\x03\x04" + bytes(1200),
+        "a zip archive, as PyTorch and NumPy (.npz) save their files",
+    ),
     "gguf": (b"GGUF" + struct.pack("<IQQ", 3, 0, 0), "a gguf file"),
     "png": (png(), "a PNG image"),
     "gzip": (gzip.compress(b"x" * 100), "gzip data"),
