@@ -158,6 +158,9 @@ def read_value(field: dataclasses.Field[Any], kind: type, word: Any) -> Any:
     choices = field.metadata["choices"]
     if choices and word not in choices:
         raise UsageError(f"{flag} is {word}, expected one of {', '.join(choices)}")
+    what = field.metadata["metavar"]
+    if not word and what:  # an empty path would be the current folder
+        raise UsageError(f"{flag} is empty, expected a {what}")
     if kind not in (int, float):
         return word
     try:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..config import (
     BABY,
@@ -30,7 +29,7 @@ from ..config import (
 )
 from ..console import passing
 from ..data.corpus import corpus_text
-from ..data.loader import DataLoader
+from ..data.loader import DataLoader, MemoryTokens
 from ..data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
 from ..errors import UsageError
 from ..footprint import require_memory, training_bytes
@@ -41,10 +40,11 @@ from ..run_folder import RunFolder
 from ..train import check_seq_len, count_steps
 from .flags import make
 
-Source = str | NDArray[np.int32]  # a pattern of token files, or tokens
+Source = str | MemoryTokens  # a pattern of token files, or tokens
 
 BABY_OUT = "out"
 VALIDATION_FRACTION = 0.1  # of the embedded corpus, from its end; same as nanoGPT
+PLAYS = "the plays that come with llmpy"
 TRAIN_DATA = "dev/data/tinyshakespeare/tiny_shakespeare_train.bin"  # same as llm.c
 VAL_DATA = "dev/data/tinyshakespeare/tiny_shakespeare_val.bin"
 
@@ -159,7 +159,8 @@ def _data(
     if text is not None and tokenizer is not None:
         tokens = np.array(tokenizer.encode(text), np.int32)
         cut = len(tokens) - int(VALIDATION_FRACTION * len(tokens))
-        return tokens[:cut], tokens[cut:] if run.val_data is None else run.val_data
+        train, val = MemoryTokens(tokens[:cut], PLAYS), MemoryTokens(tokens[cut:], PLAYS)
+        return train, val if run.val_data is None else run.val_data
     if run.train_data is not None:
         return run.train_data, run.val_data
     if not Path(TRAIN_DATA).exists():
@@ -180,10 +181,8 @@ def _loaders(
     """Open the data to train and to validate on; without the second no validation."""
 
     def load(source: Source, **how: Any) -> DataLoader:
-        sizes = (config.batch_size, config.seq_len)
-        if isinstance(source, str):
-            return open_files.enter_context(DataLoader(source, *sizes, vocab_size=V, **how))
-        return open_files.enter_context(DataLoader.from_tokens(source, *sizes, **how))
+        loader = DataLoader(source, config.batch_size, config.seq_len, vocab_size=V, **how)
+        return open_files.enter_context(loader)
 
     train, val = data
     if config.overfit and val is None:

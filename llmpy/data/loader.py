@@ -54,10 +54,11 @@ class TokenSource(Protocol):
 class MemoryTokens:
     """Tokens in memory, read like a file."""
 
-    path = "tokens in memory"
-
-    def __init__(self, tokens: Sequence[int] | NDArray[Any]) -> None:
-        """Take integers (N); int32 and uint16 arrays are not copied."""
+    def __init__(
+        self, tokens: Sequence[int] | NDArray[Any], path: str = "tokens in memory"
+    ) -> None:
+        """Take integers (N), which are not copied, and what messages call them."""
+        self.path = path
         self._tokens: NDArray[Any] = np.asarray(tokens)
         if self._tokens.ndim != 1 or self._tokens.dtype.kind not in "iu":
             raise UsageError(

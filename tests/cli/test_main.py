@@ -72,6 +72,14 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
             "llmpy train: --seq-len is 65, expected at most 64, the model's max_seq_len."
             " The nearest is 64.",
         ),
+        (
+            "train --backend numpy --batch-size 100000",
+            "llmpy train: the plays that come with llmpy: 1,124,397 tokens, expected at least"
+            " 6,400,001, because a batch takes B*T = 100000*64 and its last target one more",
+        ),
+        ("train --out=", "llmpy train: --out is empty, expected a DIR"),
+        ("train --init=", "llmpy train: --init is empty, expected a MODEL"),
+        ("generate m.bin --tokenizer=", "llmpy generate: --tokenizer is empty, expected a FILE"),
         ("train --recompute 2", "llmpy train: --recompute 2 is not built yet, expected 0"),
         ("train -r 1", "llmpy train: --recompute 1 is not built yet, expected 0"),
         (
