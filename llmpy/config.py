@@ -8,10 +8,10 @@ field's default, llm.c's short flag and help text. So messages name fields by th
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from .errors import ConfigError
+from .setting import at_least, check_seed, one_of, setting, within
 
 VOCAB_SIZE = 50257  # GPT-2's
 PADDING = 128  # Vp is a multiple of it; same as llm.c
@@ -109,50 +109,6 @@ def _plain(name: str) -> str:
 SCHEDULES = ("cosine", "linear", "constant", "wsd")
 
 
-def setting(
-    default: Any,
-    short: str | None,
-    text: str,
-    *,
-    choices: tuple[str, ...] | None = None,
-    metavar: str | None = None,
-    unset: str | None = None,
-) -> Any:
-    """Make a field that is also a flag.
-
-    short    llm.c's flag for it, None where it has none
-    text     the help, with the unit
-    choices  the only values there are
-    metavar  what stands for the value in the help, where its type does not say enough
-    unset    what a default of None means
-    """
-    metadata = {
-        "short": short, "text": text, "choices": choices, "metavar": metavar, "unset": unset,
-    }  # fmt: skip
-    return field(default=default, metadata=metadata)
-
-
-def _at_least(flag: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise ConfigError(f"{flag} is {value}, expected at least {least}")
-
-
-def _within(flag: str, value: float, low: float, high: float, want: str) -> None:
-    """Refuse a value outside low <= value < high, and NaN."""
-    if not low <= value < high:
-        raise ConfigError(f"{flag} is {value:g}, expected {want}")
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**64:
-        raise ConfigError(f"--seed is {seed}, expected 0 to 2**64 - 1")
-
-
-def _one_of(flag: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{flag} is {value}, expected one of {', '.join(choices)}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Settings of a training loop. The defaults are llm.c's (train_gpt2.cu)."""
@@ -188,26 +144,26 @@ class TrainConfig:
     recompute: int = setting(0, "-r", "how much to compute again in the backward pass; only 0 yet")
 
     def __post_init__(self) -> None:
-        _at_least("--batch-size", self.batch_size, 1)
-        _at_least("--seq-len", self.seq_len, 1)
-        _at_least("--steps", self.steps, 0)
-        _within("--lr", self.lr, 0, math.inf, "a number of at least 0")
-        _one_of("--schedule", self.schedule, SCHEDULES)
-        _at_least("--warmup", self.warmup, 0)
-        _within("--final-lr-frac", self.final_lr_frac, 0, math.inf, "a number of at least 0")
-        _within("--weight-decay", self.weight_decay, 0, math.inf, "a number of at least 0")
-        _within("--beta1", self.beta1, 0, 1, "at least 0 and below 1")
-        _within("--beta2", self.beta2, 0, 1, "at least 0 and below 1")
-        _within("--grad-clip", self.grad_clip, -math.inf, math.inf, "a number")
-        _at_least("--val-every", self.val_every, 0)
+        at_least("--batch-size", self.batch_size, 1)
+        at_least("--seq-len", self.seq_len, 1)
+        at_least("--steps", self.steps, 0)
+        within("--lr", self.lr, 0, math.inf, "a number of at least 0")
+        one_of("--schedule", self.schedule, SCHEDULES)
+        at_least("--warmup", self.warmup, 0)
+        within("--final-lr-frac", self.final_lr_frac, 0, math.inf, "a number of at least 0")
+        within("--weight-decay", self.weight_decay, 0, math.inf, "a number of at least 0")
+        within("--beta1", self.beta1, 0, 1, "at least 0 and below 1")
+        within("--beta2", self.beta2, 0, 1, "at least 0 and below 1")
+        within("--grad-clip", self.grad_clip, -math.inf, math.inf, "a number")
+        at_least("--val-every", self.val_every, 0)
         if self.val_batches != -1 and self.val_batches < 1:
             raise ConfigError(
                 f"--val-batches is {self.val_batches}, expected at least 1, or -1 for all"
             )
-        _at_least("--sample-every", self.sample_every, 0)
-        _at_least("--sample-tokens", self.sample_tokens, 1)
-        _at_least("--checkpoint-every", self.checkpoint_every, 0)
-        _check_seed(self.seed)
+        at_least("--sample-every", self.sample_every, 0)
+        at_least("--sample-tokens", self.sample_tokens, 1)
+        at_least("--checkpoint-every", self.checkpoint_every, 0)
+        check_seed(self.seed)
         if self.recompute != 0:
             raise ConfigError(f"--recompute {self.recompute} is not built yet, expected 0")
         self._check_total_batch_size()
@@ -327,9 +283,9 @@ class DeviceConfig:
     threads: int | None = setting(None, None, "threads of the cpu backend", unset="all it may use")
 
     def __post_init__(self) -> None:
-        _one_of("--backend", self.backend, BACKENDS)
-        _one_of("--dtype", self.dtype, DTYPES)
-        _at_least("--threads", self.threads, 1)
+        one_of("--backend", self.backend, BACKENDS)
+        one_of("--dtype", self.dtype, DTYPES)
+        at_least("--threads", self.threads, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,11 +300,11 @@ class SamplingConfig:
     seed: int = setting(42, None, "of the draws")
 
     def __post_init__(self) -> None:
-        _within("--temperature", self.temperature, 0, math.inf, "a number of at least 0")
-        _at_least("--top-k", self.top_k, 1)
+        within("--temperature", self.temperature, 0, math.inf, "a number of at least 0")
+        at_least("--top-k", self.top_k, 1)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ConfigError(f"--top-p is {self.top_p:g}, expected above 0 and at most 1")
-        _check_seed(self.seed)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,8 +327,8 @@ class GenerateConfig:
     )
 
     def __post_init__(self) -> None:
-        _at_least("-n", self.n, 0)
-        _at_least("--num-samples", self.num_samples, 1)
+        at_least("-n", self.n, 0)
+        at_least("--num-samples", self.num_samples, 1)
         if self.prompt is not None and self.prompt_file is not None:
             raise ConfigError("--prompt and --prompt-file are both given, expected one of them")
 
@@ -390,9 +346,9 @@ class VerifyConfig:
     )
 
     def __post_init__(self) -> None:
-        _at_least("--steps", self.steps, 0)
+        at_least("--steps", self.steps, 0)
         if self.tolerance is not None:
-            _within("--tolerance", self.tolerance, 0, math.inf, "a number of at least 0")
+            within("--tolerance", self.tolerance, 0, math.inf, "a number of at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,8 +366,8 @@ class DumpConfig:
     )
 
     def __post_init__(self) -> None:
-        _at_least("--batch-size", self.batch_size, 1)
-        _at_least("--seq-len", self.seq_len, 1)
+        at_least("--batch-size", self.batch_size, 1)
+        at_least("--seq-len", self.seq_len, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ ops
 console control_groups outliers schedule
 formats
 tensors config
+setting
 errors
 """
 LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
