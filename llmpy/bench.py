@@ -10,6 +10,7 @@ gflops is the arithmetic of the matmuls and of causal attention over the median:
 
 import dataclasses
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -168,14 +169,14 @@ def peak_rss_gb() -> float | None:
 
 def table(results: list[Result]) -> str:
     """Lay results out in columns, for people."""
-    head = f"{'workload':12} {'dtype':9} {'backend':8} {'threads':>7} {'median s':>9} {'min s':>9}"
-    lines = [f"{head} {'tokens/s':>9} {'GFLOP/s':>8} {'peak GB':>8}"]
+    head = f"{'workload':10} {'dtype':8} {'backend':7} {'threads':>7} {'median s':>8} {'min s':>8}"
+    lines = [f"{head} {'tokens/s':>8} {'GFLOP/s':>7} {'peak GB':>7}"]
     for r in results:
         peak = "-" if r.peak_rss_gb is None else f"{r.peak_rss_gb:.2f}"
         threads = "-" if r.threads is None else str(r.threads)
         lines.append(
-            f"{r.workload:12} {r.dtype:9} {r.backend:8} {threads:>7} {r.median_s:9.4f}"
-            f" {r.min_s:9.4f} {r.tokens_per_s:9.0f} {r.gflops:8.1f} {peak:>8}"
+            f"{r.workload:10} {r.dtype:8} {r.backend:7} {threads:>7} {r.median_s:8.4f}"
+            f" {r.min_s:8.4f} {r.tokens_per_s:8.0f} {r.gflops:7.1f} {peak:>7}"
         )
     return "\n".join(lines) + "\n"
 
@@ -189,4 +190,5 @@ def _main(name: str, words: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # end without a traceback: the parent tells
     _main(*sys.argv[1:])

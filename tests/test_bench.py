@@ -1,8 +1,13 @@
 """Benchmarks: the arithmetic, a tiny workload in this process, the table and the file."""
 
+import contextlib
 import dataclasses
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -63,8 +68,8 @@ RESULT = Result(
 
 def test_table():
     assert table([RESULT]) == (
-        "workload     dtype     backend  threads  median s     min s  tokens/s  GFLOP/s  peak GB\n"
-        "baby         float32   cpu            2    0.0125    0.0120     61440    321.5     0.25\n"
+        "workload   dtype    backend threads median s    min s tokens/s GFLOP/s peak GB\n"
+        "baby       float32  cpu           2   0.0125   0.0120    61440   321.5    0.25\n"
     )
 
 
@@ -109,3 +114,20 @@ def test_what_a_process_cannot_do_is_one_line(monkeypatch):
         " available here",
         str(end.value.code),
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
+def test_a_process_shows_its_steps_on_the_terminal_and_ends_silently():
+    terminal, its_side = os.openpty()
+    words = [sys.executable, "-m", "llmpy.bench", "baby", json.dumps(dataclasses.asdict(NUMPY))]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=its_side) as process:
+        os.close(its_side)
+        shown = b""
+        while b"baby: step 2/220" not in shown:
+            shown += os.read(terminal, 1000)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+        with contextlib.suppress(OSError):  # the other side is closed
+            shown += os.read(terminal, 10000)
+    os.close(terminal)
+    assert b"Traceback" not in shown

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import DeviceConfig, GenerateConfig, SamplingConfig
-from ..console import TextStream, is_terminal, note, write
+from ..console import TextStream, is_terminal, note, passing, write
 from ..data.vocabulary import find_tokenizer
 from ..device import open_backend
 from ..errors import FormatError, UsageError
@@ -39,6 +39,7 @@ def run(values: Mapping[str, Any]) -> int:
         )
     prompt = read_prompt(config)
     ids = tokenizer.encode(prompt) if prompt else []  # a vocabulary may only decode
+    passing("reading the model")
     model = GPT2.from_checkpoint(path, backend)
     note(line)
     for i in range(config.num_samples):

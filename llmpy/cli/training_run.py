@@ -217,6 +217,7 @@ def check_memory(config: TrainConfig, sizes: GPT2Config) -> None:
 def make_model(init: str, seed: int, sizes: GPT2Config, backend: Any) -> GPT2:
     """Make the model that --init names."""
     if is_model_file(init):
+        passing("reading the model")
         return GPT2.from_checkpoint(init, backend)
     passing("drawing the initial weights")
     return GPT2.from_descriptor(init, seed, sizes.vocab_size, backend)
