@@ -1,9 +1,6 @@
 """The training loop: its order, its arithmetic against the model's own parts, and its refusals."""
 
-import itertools
 import math
-import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -314,36 +311,3 @@ def test_speed_leaves_out_the_first_step_and_is_unbiased():
         (0.95 * 0.05 * 100 + 0.05 * 200) / (1 - 0.95**2)
     )
     assert (speed.total, speed.counted) == (1.5, 2)
-
-
-class Still:
-    """A model that computes nothing."""
-
-    config = SIZES
-    backend = SimpleNamespace(sync=lambda: None)
-
-    def forward_backward(self, tokens, targets, **how):
-        return 1 / (1 + tokens[0, 0])
-
-    def grad_norm(self):
-        return 2.0
-
-    def update(self, *args, **how):
-        pass
-
-
-def test_the_loop_itself_takes_little_time(tokens, tmp_path):
-    """Batch, rate, z-scores, log and line: less than 0.3 ms a step, the best of three hundreds."""
-    folder = RunFolder(tmp_path)
-    folder.start()
-    config = settings(steps=500, val_every=0, sample_every=0)
-    events = train(Still(), loader(tokens, shuffle=True), None, config, folder=folder)
-    for _ in range(128):  # from then on there are z-scores
-        next(events)
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for event in itertools.islice(events, 100):
-            assert event.line()
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 100 * 0.3e-3
