@@ -1,4 +1,4 @@
-"""How the kernels are compiled: the options and the cache, in one place.
+"""How the kernels are compiled: the options, in one place. They are kept by kernel_cache.py.
 
 There is no fast-math here: the few loops that need some say so, in vector_math.py.
 
@@ -8,13 +8,12 @@ waits for from running. With about 20 microseconds it bridges the Python between
 then sleeps. The variable is read when the first kernel starts; one that is set already is kept.
 """
 
-import hashlib
 import os
-import sys
 from functools import cache
-from pathlib import Path
 
 from numba import config, njit
+
+from .kernel_cache import KernelCache, tell_once
 
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -36,35 +35,19 @@ def cache_works() -> bool:
     try:
         njit(cache=True)(_probe)
     except RuntimeError:
-        sys.stderr.write(
-            "llmpy: no writable directory for compiled kernels, so they are compiled at each "
-            "start. Set NUMBA_CACHE_DIR to a directory to keep them.\n"
-        )
+        tell_once("no writable directory for compiled kernels, so they are compiled at each start")
         return False
     return True
 
 
-@cache
-def sources_stamp() -> str:
-    """Give a hash of all modules of this folder."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 def _compiled(parallel: bool):
-    """Make a decorator that compiles with our options, and keeps the result while it is valid.
-
-    Numba takes a cached kernel for valid while its own file is the same. Ours call functions of
-    other files, so their stamp is that of all files together.
-    """
+    """Make a decorator that compiles with our options, and keeps the result while it is valid."""
 
     def decorate(function):
         # error_model: x / 0 is infinity or NaN; the default, an exception, also stops vectorization
-        kernel = njit(parallel=parallel, cache=cache_works(), error_model="numpy")(function)
+        kernel = njit(parallel=parallel, error_model="numpy")(function)
         if cache_works():
-            kernel._cache._cache_file._source_stamp = sources_stamp()
+            kernel._cache = KernelCache(function)
         return kernel
 
     return decorate
