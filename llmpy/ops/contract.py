@@ -105,7 +105,9 @@ def bind(spec: Callable[..., Any], fn: F, *, dtype: str = "float32") -> F:
             except AttributeError:  # not an array: the check below has the words for it
                 key = None
         if key is None or key not in seen:
-            check(who, rows(spec), *_arguments(fn, args, kwargs), dtype=dtype, contiguous=True)
+            table = rows(spec)
+            if table:
+                check(who, table, *_arguments(fn, args, kwargs), dtype=dtype, contiguous=True)
             if key is not None:
                 seen.add(key)
         elif kwargs:

@@ -243,9 +243,11 @@ def test_every_op_has_a_table():
 def test_without_docstrings_ops_run_unchecked():
     code = (
         "import numpy as np; from llmpy import ops; x = np.ones((1, 1, 2));"
-        "ops.residual_forward(x, x, x); print(x.tolist(), ops.contract.rows(ops.gelu_forward))"
+        "ops.residual_forward(x, x, x); print(x.tolist(), ops.contract.rows(ops.gelu_forward));"
+        "f = ops.contract.bind(ops.attention_forward, lambda out, lse, qkv, *, NH: out.fill(NH));"
+        "f(x, x, x, NH=1); print(x.tolist())"
     )
     root = Path(__file__).parent.parent.parent
     command = [sys.executable, "-OO", "-c", code]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout == "[[[2.0, 2.0]]] ()\n"
+    assert done.stdout == "[[[2.0, 2.0]]] ()\n[[[1.0, 1.0]]]\n"
