@@ -1,6 +1,8 @@
 """What a command computes with: the backend by name, its threads, a line that says so."""
 
 import functools
+import os
+import re
 from typing import Any
 
 from .backends import load_backend
@@ -21,11 +23,19 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
     if device.backend == "numpy" and device.threads is not None:
         raise UsageError("--threads is given with --backend numpy, expected --backend cpu")
     if device.backend != "numpy":
+        check_environment()
         tell_of_compiling()
     backend = load_backend("cpu" if device.backend == "auto" else device.backend)
     if backend.name == "cpu":
         backend.set_threads(device.threads)
     return backend, f"backend {backend.name}: {backend.describe()}"
+
+
+def check_environment() -> None:
+    """Raise UsageError for a NUMBA_NUM_THREADS that Numba would stumble over when it is imported."""
+    value = os.environ.get("NUMBA_NUM_THREADS")
+    if value is not None and not re.fullmatch(r"0*[1-9][0-9]*", value.strip()):
+        raise UsageError(f"NUMBA_NUM_THREADS is {value!r}, expected a whole number of at least 1")
 
 
 @functools.cache  # once a process
@@ -36,6 +46,8 @@ def tell_of_compiling() -> None:
     """
     from numba.core import event
 
+    from .cpu.jit import cache_works
+
     class Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
         def __init__(self) -> None:
             self.told = False
@@ -44,7 +56,8 @@ def tell_of_compiling() -> None:
         def on_start(self, event: Any) -> None:
             if not self.told:
                 self.told = True
-                note("compiling kernels for this machine, which are kept for the next run")
+                kept = ", which are kept for the next run" if cache_works() else ""
+                note(f"compiling kernels for this machine{kept}")
             kernel = event.data["dispatcher"]
             module = kernel.__module__.split(".")[-1]
             self.kernels.append(f"{module}.{kernel.__name__}")

@@ -5,7 +5,8 @@ import pytest
 
 from llmpy import device, ops
 from llmpy.config import DeviceConfig
-from llmpy.device import open_backend, tell_of_compiling
+from llmpy.cpu import jit
+from llmpy.device import check_environment, open_backend, tell_of_compiling
 from llmpy.errors import UsageError
 
 
@@ -60,8 +61,27 @@ def test_compiling_is_told_once_and_shown_by_kernel(capfd, monkeypatch):
     )
     assert compile_something() == ""
 
+    tell_of_compiling.cache_clear()
+    monkeypatch.setattr(jit, "cache_works", lambda: False)
+    tell_of_compiling()
+    assert compile_something() == "compiling kernels for this machine\n"
+
     shown = []
     monkeypatch.setattr(device, "passing", shown.append)
     compile_something()
     assert set(shown) == {"compiling builtins.len", ""}  # not abs, which is compiled for len
     assert shown[-1] == ""
+
+
+def test_a_number_of_threads_that_numba_would_stumble_over(monkeypatch):
+    for good in ("1", "64", " 2 ", "007"):
+        monkeypatch.setenv("NUMBA_NUM_THREADS", good)
+        check_environment()
+    for bad in ("", "0", "-3", "abc", "1.5", "\u0663"):
+        monkeypatch.setenv("NUMBA_NUM_THREADS", bad)
+        with pytest.raises(UsageError) as error:
+            open_backend(DeviceConfig())
+        assert str(error.value) == (
+            f"NUMBA_NUM_THREADS is {bad!r}, expected a whole number of at least 1"
+        )
+    open_backend(DeviceConfig(backend="numpy"))  # to which it is nothing

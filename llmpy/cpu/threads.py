@@ -5,7 +5,7 @@ import os
 import numba
 
 from ..control_groups import ROOT, group_folders, own_groups
-from ..errors import UsageError
+from ..errors import BackendError, UsageError
 
 
 def cgroup_quota(lines, root=ROOT):
@@ -49,12 +49,16 @@ def set_threads(count=None):
     count  asked for; None is OMP_NUM_THREADS if that is set, else all that the process may use
 
     The result is the least of that, NUMBA_NUM_THREADS, the affinity and the cgroup's quota.
-    Raises UsageError for a count below 1.
+    Raises UsageError for a count below 1, BackendError if Numba has no threads to give, such as for
+    a NUMBA_THREADING_LAYER that is not installed.
     """
     if count is not None and count < 1:
         raise UsageError(f"--threads is {count}, expected at least 1")
     count = environment_threads() if count is None else count
     largest = min(numba.config.NUMBA_NUM_THREADS, available())
     used = largest if count is None else min(count, largest)
-    numba.set_num_threads(used)
+    try:
+        numba.set_num_threads(used)
+    except ValueError as error:
+        raise BackendError(f"cpu: Numba starts no threads: {error}") from None
     return used

@@ -4,7 +4,7 @@ import numba
 import pytest
 
 from llmpy.cpu import threads
-from llmpy.errors import UsageError
+from llmpy.errors import BackendError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +78,16 @@ def test_too_few_threads_are_refused():
     with pytest.raises(UsageError) as error:
         threads.set_threads(0)
     assert str(error.value) == "--threads is 0, expected at least 1"
+
+
+def test_threads_that_numba_cannot_start_are_told(monkeypatch):
+    def fail(count):
+        raise ValueError("The threading layer requested 'none' is unknown to Numba.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(numba, "set_num_threads", fail)
+        with pytest.raises(BackendError) as error:
+            threads.set_threads()
+    assert str(error.value) == (
+        "cpu: Numba starts no threads: The threading layer requested 'none' is unknown to Numba."
+    )
