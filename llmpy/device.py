@@ -32,7 +32,7 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
 
 
 def check_environment() -> None:
-    """Raise UsageError for a NUMBA_NUM_THREADS that Numba would stumble over when it is imported."""
+    """Raise UsageError for a NUMBA_NUM_THREADS that Numba would stumble over when imported."""
     value = os.environ.get("NUMBA_NUM_THREADS")
     if value is not None and not re.fullmatch(r"0*[1-9][0-9]*", value.strip()):
         raise UsageError(f"NUMBA_NUM_THREADS is {value!r}, expected a whole number of at least 1")
