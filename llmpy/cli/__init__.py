@@ -9,13 +9,11 @@ Each subcommand is a module here: its flags, and what it prints. Results, llm.c'
 generated text go to stdout, as UTF-8; everything else to stderr.
 """
 
-import contextlib
 import errno
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..console import STDOUT, close_stdout, note, write
@@ -26,6 +24,7 @@ from .flags import Parser, add_command, join_values, read_values, refuse_not_bui
 from .generate import GENERATE
 from .info import INFO
 from .llmc_flags import translate
+from .signals import Terminated, signals_raise
 from .train import TRAIN
 from .verify import VERIFY
 
@@ -33,10 +32,6 @@ COMMANDS = (TRAIN, VERIFY, DUMP, GENERATE, INFO, BENCH)
 LATER = ("eval", "prepare", "convert")
 
 FAILED, UNUSABLE = 1, 2  # exit statuses
-
-
-class Terminated(BaseException):
-    """SIGTERM came."""
 
 
 def build_parser() -> Parser:
@@ -56,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv and argv[0] in {c.name for c in COMMANDS}:
             who = f"llmpy {argv[0]}"
-        with _terminable():
+        with signals_raise():
             return _dispatch(argv)
     except BrokenPipeError:
         close_stdout()
@@ -101,23 +96,6 @@ def one_line(error: Exception) -> str:
 def _stopped(text: str, status: int) -> int:
     note(text)
     return status
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that a file being written is taken away."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def terminate(*_: object) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _dispatch(argv: list[str]) -> int:
