@@ -10,6 +10,7 @@ generated text go to stdout, as UTF-8; everything else to stderr.
 """
 
 import errno
+import shlex
 import signal
 import sys
 import traceback
@@ -20,7 +21,14 @@ from ..console import STDOUT, close_stdout, note, write
 from ..errors import BackendError, FormatError, NonFiniteError, OrderError, UsageError
 from .bench import BENCH
 from .dump import DUMP
-from .flags import Parser, add_command, join_values, read_values, refuse_not_built
+from .flags import (
+    Parser,
+    add_command,
+    join_values,
+    read_values,
+    refuse_not_built,
+    refuse_unknown,
+)
 from .generate import GENERATE
 from .info import INFO
 from .llmc_flags import translate
@@ -118,10 +126,13 @@ def _dispatch(argv: list[str]) -> int:
     if command is TRAIN:
         words, notes = translate(words)
     refuse_not_built(command, words)
+    refuse_unknown(command, words)
     try:
-        given = vars(parser.parse_args([command.name, *words]))
+        given, more = parser.parse_known_args([command.name, *words])
     except SystemExit as done:  # help
         return int(done.code or 0)
+    if more:
+        raise UsageError(f"unrecognized arguments: {' '.join(map(shlex.quote, more))}")
     for text in notes:
         note(f"note: {text}")
-    return command.run(read_values(command, given))
+    return command.run(read_values(command, vars(given)))

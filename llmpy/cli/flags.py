@@ -10,6 +10,7 @@ another flag of the command.
 
 import argparse
 import dataclasses
+import re
 import textwrap
 import types
 import typing
@@ -18,6 +19,16 @@ from typing import Any, NoReturn
 
 from ..console import write
 from ..errors import UsageError
+
+# how a value is spelled: Python's own readers also take 1_000 and the digits of all scripts; 30
+# digits are more than any setting needs, and few enough for what is reckoned with them
+NUMBERS = {
+    int: (re.compile(r"[+-]?[0-9]{1,30}"), "a whole number"),
+    float: (
+        re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan)", re.I),
+        "a number",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,16 +115,21 @@ def _add_flag(group: Any, field: dataclasses.Field[Any], kind: type) -> None:
     group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, metavar=metavar, help=text)
 
 
+def flag_types(command: Command) -> dict[str, type]:
+    """Give the types of the values of a command's flags."""
+    return {
+        flag_of(f.name): value_type(s, f.name)
+        for s in command.settings
+        for f in dataclasses.fields(s)
+    }
+
+
 def join_values(command: Command, argv: Sequence[str]) -> list[str]:
     """Join each flag with its value by `=`, so that a value may begin with a dash.
 
     Raises UsageError for a flag without a value.
     """
-    kinds = {
-        flag_of(f.name): value_type(s, f.name)
-        for s in command.settings
-        for f in dataclasses.fields(s)
-    }
+    kinds = flag_types(command)
     known = {*kinds, *command.not_built, "--debug", "--help"}
     joined: list[str] = []
     words = iter(range(len(argv)))
@@ -138,12 +154,28 @@ def refuse_not_built(command: Command, argv: Sequence[str]) -> None:
             raise UsageError(f"{flag} is not built yet")
 
 
+def refuse_unknown(command: Command, argv: Sequence[str]) -> None:
+    """Raise UsageError for the first word that looks like a flag and is none of the command's."""
+    flags = {*flag_types(command), "--debug", "--help"}
+    for word in argv:
+        if word == "--":
+            return
+        known = word.split("=", 1)[0] in flags or word == "-h" or word[:2] in flags  # -n5
+        if len(word) > 1 and word.startswith("-") and not known:
+            remedy = f". A file of this name is ./{word}" if command.positionals else ""
+            raise UsageError(f"unrecognized arguments: {word}{remedy}")
+
+
 def read_values(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
     """Turn the words that were given into values, by the names of fields and positionals.
 
     Raises UsageError for a word that is not a value of the field's type, or not of its choices.
     """
-    values: dict[str, Any] = {name: given[name] for name in command.positionals}
+    values: dict[str, Any] = {}
+    for name, text in command.positionals.items():
+        if not given[name]:
+            raise UsageError(f"{name}: path is empty, expected {text}")
+        values[name] = given[name]
     for setting in command.settings:
         for field in dataclasses.fields(setting):
             if field.name in given:
@@ -163,11 +195,10 @@ def read_value(field: dataclasses.Field[Any], kind: type, word: Any) -> Any:
         raise UsageError(f"{flag} is empty, expected a {what}")
     if kind not in (int, float):
         return word
-    try:
-        return kind(word)
-    except ValueError:
-        want = "a whole number" if kind is int else "a number"
-        raise UsageError(f"{flag} is {word}, expected {want}") from None
+    pattern, want = NUMBERS[kind]
+    if not pattern.fullmatch(word):
+        raise UsageError(f"{flag} is {word}, expected {want}")
+    return kind(word)
 
 
 def make(setting: type, values: Mapping[str, Any], base: Any = None) -> Any:

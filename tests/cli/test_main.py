@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from llmpy.cli import COMMANDS, exit_status, main, one_line
+from llmpy.cli.flags import read_value
+from llmpy.config import GenerateConfig, TrainConfig
 from llmpy.errors import BackendError, FormatError, NonFiniteError, OrderError, UsageError
 from llmpy.formats.checkpoint import read_checkpoint
 
@@ -50,9 +52,26 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         ("train --foo", "llmpy train: unrecognized arguments: --foo"),
         ("train --st=3", "llmpy train: unrecognized arguments: --st=3"),
         ("train stray", "llmpy train: unrecognized arguments: stray"),
+        (
+            "info -m.bin",
+            "llmpy info: unrecognized arguments: -m.bin. A file of this name is ./-m.bin",
+        ),
+        (
+            "info -hm.bin x",
+            "llmpy info: unrecognized arguments: -hm.bin. A file of this name is ./-hm.bin",
+        ),
+        ("info -- --m.bin", "llmpy info: --m.bin: No such file or directory"),
         ("train --steps", "llmpy train: --steps has no value, expected one behind it"),
         ("train --out --lr 1", "llmpy train: --out has no value, expected one behind it"),
         ("train --steps 1.5", "llmpy train: --steps is 1.5, expected a whole number"),
+        ("train --steps 1_000", "llmpy train: --steps is 1_000, expected a whole number"),
+        ("train --steps \u0663", "llmpy train: --steps is \u0663, expected a whole number"),
+        ("train --steps=", "llmpy train: --steps is , expected a whole number"),
+        (f"train --warmup {10**30}", f"llmpy train: --warmup is {10**30}, expected a whole number"),
+        ("train --lr 1_0", "llmpy train: --lr is 1_0, expected a number"),
+        ("train --lr \u0663", "llmpy train: --lr is \u0663, expected a number"),
+        ("train --lr 1e400", "llmpy train: --lr is inf, expected a number of at least 0"),
+        ("train --lr -NaN", "llmpy train: --lr is nan, expected a number of at least 0"),
         ("train --lr fast", "llmpy train: --lr is fast, expected a number"),
         ("train --lr -1e-3", "llmpy train: --lr is -0.001, expected a number of at least 0"),
         ("train -l -1", "llmpy train: --lr is -1, expected a number of at least 0"),
@@ -134,6 +153,25 @@ def test_what_cannot_be_carried_out_is_one_line_and_status_2(words, message, fol
     assert err == message + "\n"
     assert out == ""
     assert list(folder.iterdir()) == []
+
+
+def test_empty_words(folder, capfd):
+    for words, message in (
+        (["train", ""], "llmpy train: unrecognized arguments: ''\n"),
+        (["train", "a b", "c"], "llmpy train: unrecognized arguments: 'a b' c\n"),
+        (["info", ""], "llmpy info: file: path is empty, expected any file of llm.c\n"),
+        (["generate", ""], "llmpy generate: model: path is empty, expected model FILE.bin\n"),
+    ):
+        assert main(words) == 2
+        assert capfd.readouterr().err == message
+
+
+def test_numbers_as_they_may_be_spelled():
+    text, real = GenerateConfig.__dataclass_fields__["n"], TrainConfig.__dataclass_fields__["lr"]
+    assert [read_value(text, int, word) for word in ("0", "+7", "-5", "007")] == [0, 7, -5, 7]
+    words = ("1", "+1.", "-.5", "1e-3", "1E3", "1.5e+2", "inf", "-Infinity")
+    values = [1, 1, -0.5, 1e-3, 1e3, 150, np.inf, -np.inf]
+    assert [read_value(real, float, word) for word in words] == values
 
 
 def test_what_is_not_built_is_refused(folder, capfd):
