@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from .errors import ConfigError
-from .setting import at_least, check_seed, one_of, setting, within
+from .setting import at_least, check_seed, fits_float32, one_of, setting, within
 
 VOCAB_SIZE = 50257  # GPT-2's
 PADDING = 128  # Vp is a multiple of it; same as llm.c
@@ -152,6 +152,10 @@ class TrainConfig:
         at_least("--warmup", self.warmup, 0)
         within("--final-lr-frac", self.final_lr_frac, 0, math.inf, "a number of at least 0")
         within("--weight-decay", self.weight_decay, 0, math.inf, "a number of at least 0")
+        fits_float32("--lr", self.lr)
+        fits_float32("--final-lr-frac", self.final_lr_frac)
+        fits_float32("--lr times --final-lr-frac", self.lr * self.final_lr_frac)
+        fits_float32("--weight-decay", self.weight_decay)
         within("--beta1", self.beta1, 0, 1, "at least 0 and below 1")
         within("--beta2", self.beta2, 0, 1, "at least 0 and below 1")
         within("--grad-clip", self.grad_clip, -math.inf, math.inf, "a number")
@@ -349,6 +353,7 @@ class VerifyConfig:
         at_least("--steps", self.steps, 0)
         if self.tolerance is not None:
             within("--tolerance", self.tolerance, 0, math.inf, "a number of at least 0")
+            fits_float32("--tolerance", self.tolerance)
 
 
 @dataclass(frozen=True, kw_only=True)

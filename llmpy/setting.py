@@ -8,6 +8,8 @@ from typing import Any
 
 from .errors import ConfigError
 
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+
 
 def setting(
     default: Any,
@@ -42,6 +44,14 @@ def within(flag: str, value: float, low: float, high: float, want: str) -> None:
     """Raise ConfigError for a value outside low <= value < high, and for NaN."""
     if not low <= value < high:
         raise ConfigError(f"{flag} is {value:g}, expected {want}")
+
+
+def fits_float32(flag: str, value: float) -> None:
+    """Raise ConfigError for a value that is infinite as a float32."""
+    if abs(value) > FLOAT32_MAX:
+        raise ConfigError(
+            f"{flag} is {value:g}, expected at most {FLOAT32_MAX:g}, the largest float32"
+        )
 
 
 def check_seed(seed: int) -> None:

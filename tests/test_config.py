@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from llmpy.config import (
@@ -117,6 +118,31 @@ def test_messages(setting, values, message):
     with pytest.raises(ConfigError) as error:
         setting(**values)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "flag", "value"),
+    [
+        (TrainConfig, {"lr": 1e39}, "--lr", "1e+39"),
+        (TrainConfig, {"weight_decay": 1e300}, "--weight-decay", "1e+300"),
+        (TrainConfig, {"final_lr_frac": 1e39}, "--final-lr-frac", "1e+39"),
+        (
+            TrainConfig,
+            {"lr": 1e20, "final_lr_frac": 1e20},
+            "--lr times --final-lr-frac",
+            "1e+40",
+        ),
+        (VerifyConfig, {"tolerance": 3.5e38}, "--tolerance", "3.5e+38"),
+    ],
+)
+def test_what_float32_does_not_hold(setting, values, flag, value):
+    """Refused, since it would be infinite, and NumPy warn of it, in the midst of the work."""
+    with pytest.raises(ConfigError) as error:
+        setting(**values)
+    assert str(error.value) == (
+        f"{flag} is {value}, expected at most 3.40282e+38, the largest float32"
+    )
+    TrainConfig(lr=float(np.finfo(np.float32).max), weight_decay=3.4e38)
 
 
 @pytest.mark.parametrize(
