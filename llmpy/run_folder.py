@@ -27,6 +27,7 @@ CURVE_NAME = "loss.png"
 # what a run writes, and no other file: starting over deletes these
 RUN_FILE = re.compile(
     r"model_\d{8,}\.bin|state_\d{8,}_\d{5,}\.bin|DONE_\d{8,}|tokenizer\.bin|main\.log|loss\.png"
+    r"|\.llmpy-[0-9a-f]{16}\.tmp"  # half a file, of a run that was killed
 )
 # a tokenizer alone, put there beforehand, is no run
 RUN_MARK = re.compile(r"model_\d{8,}\.bin|state_\d{8,}_\d{5,}\.bin|DONE_\d{8,}|main\.log")
@@ -92,8 +93,11 @@ class RunFolder:
         self._log(f"s:{step} trl:{loss:.4f} lr:{lr:.6f} norm:{norm:.2f}")
 
     def _log(self, line: str) -> None:
-        with self.log_path.open("a", encoding="ascii", newline="\n") as file:
-            file.write(line + "\n")
+        try:
+            with self.log_path.open("a", encoding="ascii", newline="\n") as file:
+                file.write(line + "\n")
+        except OSError as error:  # of a full disk: that names no file
+            raise OSError(error.errno, error.strerror, str(self.log_path)) from None
 
     def write_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Leave the vocabulary beside the models."""
