@@ -9,7 +9,9 @@ The batch is the first B*T + 1 tokens of a token file, as in llm.c's own debug s
                    targets, loss. The loss is the mean over all positions, dlosses is 1 / (B*T).
 """
 
+from collections.abc import Mapping
 from os import fspath
+from os.path import realpath
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from .errors import FormatError, UsageError
 from .footprint import model_bytes, require_memory
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, write_debug_state
-from .formats.header import PathLike, atomic_write
+from .formats.header import PathLike, atomic_write, check_target
 from .formats.tokens import TokenFile
 from .intermediates import NO_GRADIENT, seed_backward, seed_forward
 from .model import GPT2
@@ -46,6 +48,7 @@ def dump(
     """
     if state_path is None and npz_path is None:
         raise UsageError("dump: neither --state nor --npz is given, expected at least one")
+    _check_paths({"the model": model_path, "--tokens": tokens_path}, state_path, npz_path)
     config, _ = read_checkpoint_config(model_path)
     tokens, targets = read_batch(tokens_path, config, batch_size, seq_len)
     if npz_path is None:
@@ -62,6 +65,22 @@ def dump(
     if state_path is not None:
         write_debug_state(state_path, config, state)
     return state
+
+
+def _check_paths(
+    inputs: Mapping[str, PathLike], state_path: PathLike | None, npz_path: PathLike | None
+) -> None:
+    """Check before the work that all can be written, and no file over another of the same call."""
+    taken = {realpath(path): what for what, path in inputs.items()}
+    for flag, path in (("--state", state_path), ("--npz", npz_path)):
+        if path is None:
+            continue
+        target = check_target(path)
+        if target in taken:
+            raise UsageError(
+                f"dump: {flag} is {fspath(path)}, the file of {taken[target]}, expected another"
+            )
+        taken[target] = flag
 
 
 def read_batch(

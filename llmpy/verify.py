@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .config import GPT2Config, descriptor_config
 from .errors import FormatError, UsageError
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, read_debug_state
+from .formats.header import read_all
 from .model import GPT2
 
 PrintLine = Callable[[str], None]
@@ -44,6 +44,7 @@ LOSSES_124M = (
 )
 PRINTED_LOGITS = 3
 PRINTED_GRADS = 5  # of each tensor
+MAX_LOSSES_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,10 @@ def expected_losses(
 
 def read_losses(path: str | PathLike[str]) -> tuple[float, ...]:
     """Read a text of one number a line. Raises FormatError at the first line that is not one."""
+    with open(path, "rb") as file:
+        content = read_all(file, str(path), MAX_LOSSES_BYTES)
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise FormatError(f"{path}: content is not text, expected one number a line") from None
     losses = []

@@ -136,3 +136,21 @@ def test_nothing_to_write(tokens_path):
     message = "dump: neither --state nor --npz is given, expected at least one"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         dump(MODEL, tokens_path)
+
+
+def test_paths_are_checked_before_the_work(tokens_path, tmp_path, monkeypatch):
+    """No file is written over another of the same call, nor one without the other."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.bin").write_bytes(MODEL.read_bytes())
+    (tmp_path / "link").symlink_to("m.bin")
+    for paths, message in (
+        (("link", None), "dump: --state is link, the file of the model, expected another"),
+        ((None, "tokens.bin"), "dump: --npz is tokens.bin, the file of --tokens, expected another"),
+        (("x", "./x"), "dump: --npz is ./x, the file of --state, expected another"),
+        (("no/x", "y"), f"no/x: folder {tmp_path.resolve()}/no does not exist. Make it first."),
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as error:
+            dump("m.bin", "tokens.bin", state_path=paths[0], npz_path=paths[1], **SIZES)
+        assert str(error.value) == message
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "m.bin", "tokens.bin"]
+    assert (tmp_path / "m.bin").read_bytes() == MODEL.read_bytes()

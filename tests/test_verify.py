@@ -257,6 +257,11 @@ def test_losses_are_one_number_a_line(tmp_path):
         FormatError, match=r"losses\.txt: content is not text, expected one number a line$"
     ):
         read_losses(path)
+    if os.path.exists("/dev/zero"):
+        with pytest.raises(
+            FormatError, match=r"^/dev/zero: content goes on after 67,108,864 bytes"
+        ):
+            read_losses("/dev/zero")
     path.write_text("5.25\n")
     message = r"losses\.txt: 1 losses, expected at least 10, one for each of --steps$"
     with pytest.raises(UsageError, match=message):

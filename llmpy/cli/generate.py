@@ -12,11 +12,13 @@ from ..data.vocabulary import find_tokenizer
 from ..device import open_backend
 from ..errors import FormatError, UsageError
 from ..formats.checkpoint import read_checkpoint_config
-from ..formats.tokenizer import TOKENIZER_NAME
+from ..formats.header import read_all
+from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer
 from ..generate import generate, sampling_rng, start_token
 from ..model import GPT2
 from .flags import Command, make
 
+MAX_PROMPT_BYTES = 1 << 26  # of which the model sees the last max_seq_len tokens
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -37,8 +39,7 @@ def run(values: Mapping[str, Any]) -> int:
             f"{path}: vocab_size is {sizes.vocab_size}, and there is no"
             f" {Path(path).parent / TOKENIZER_NAME}. Give --tokenizer FILE."
         )
-    prompt = read_prompt(config)
-    ids = tokenizer.encode(prompt) if prompt else []  # a vocabulary may only decode
+    ids = encode_prompt(tokenizer, config)
     passing("reading the model")
     model = GPT2.from_checkpoint(path, backend)
     note(line)
@@ -56,6 +57,21 @@ def run(values: Mapping[str, Any]) -> int:
     return 0
 
 
+def encode_prompt(tokenizer: Tokenizer, config: GenerateConfig) -> list[int]:
+    """Give the ids of the prompt; a vocabulary that can only decode will do for an empty one.
+
+    Raises UsageError for --prompt, FormatError for a file with what the vocabulary does not have.
+    """
+    prompt = read_prompt(config)
+    try:
+        return tokenizer.encode(prompt) if prompt else []
+    except UsageError as error:
+        what = str(error).removeprefix("encode: ")
+        if config.prompt_file is None:
+            raise UsageError(f"--prompt: {what}") from None
+        raise FormatError(f"{config.prompt_file}: {what}") from None
+
+
 def read_prompt(config: GenerateConfig) -> str:
     """Give the prompt; a byte order mark at the beginning of a file is dropped."""
     if config.prompt_file is None:
@@ -63,9 +79,10 @@ def read_prompt(config: GenerateConfig) -> str:
     name = config.prompt_file
     if name == "-":
         name = "stdin"
-        content = b"" if sys.stdin is None else sys.stdin.buffer.read()
+        content = b"" if sys.stdin is None else read_all(sys.stdin.buffer, name, MAX_PROMPT_BYTES)
     else:
-        content = Path(name).read_bytes()
+        with open(name, "rb") as file:
+            content = read_all(file, name, MAX_PROMPT_BYTES)
     if content.startswith(UTF16_MARKS):
         raise FormatError(f"{name}: text is UTF-16, expected UTF-8")
     content = content.removeprefix(UTF8_MARK)

@@ -15,6 +15,7 @@ half of it.
 
 import codecs
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -105,6 +106,20 @@ def check_regular(path: PathLike) -> int:
     return status.st_size
 
 
+def read_all(file: BinaryIO, name: str, most: int) -> bytes:
+    """Read all that a file or pipe has, which is at most `most` bytes.
+
+    Raises FormatError if there is more: /dev/zero, for one, has no end.
+    """
+    try:
+        content = file.read(most + 1)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from None
+    if len(content) > most:
+        raise FormatError(f"{name}: content goes on after {most:,} bytes, expected at most so many")
+    return content
+
+
 class InputFile:
     """A file open for reading, with what its messages need: the path as given, and the size."""
 
@@ -188,7 +203,10 @@ class InputFile:
         self._file.seek(offset)
         done = 0
         while done < len(buffer):  # the system gives at most 2 GiB at once
-            count = self._file.readinto(buffer[done:])
+            try:
+                count = self._file.readinto(buffer[done:])
+            except OSError as error:  # such as EIO, which names no file
+                raise OSError(error.errno, error.strerror, self.path) from None
             if not count:
                 raise FormatError(
                     f"{self.path}: file ends at byte {offset + done:,}, expected {self.size:,} "
@@ -212,24 +230,40 @@ def write_array(file: BinaryIO, array: np.ndarray[Any, Any], dtype: str) -> None
             file.write(np.ascontiguousarray(values).data)
 
 
+def check_target(path: PathLike) -> str:
+    """Check that a file can be written at `path`; give its path behind all links.
+
+    A link stays a link, and what it points to is replaced. Raises UsageError for a missing folder
+    or a `path` that is no ordinary file, PermissionError for a folder or file that is read-only.
+    """
+    name = os.fspath(path)
+    target = os.path.realpath(name)
+    folder = os.path.dirname(target)
+    there = os.path.exists(target)
+    if there:
+        check_regular(path)
+    elif not os.path.isdir(folder):
+        raise UsageError(f"{name}: folder {folder} does not exist. Make it first.")
+    # replacing asks for the folder alone; but who makes a file read-only wants to keep it
+    if not os.access(folder, os.W_OK | os.X_OK) or (there and not os.access(target, os.W_OK)):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    return target
+
+
 @contextlib.contextmanager
 def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the place of `path` at the end, if nothing fails.
 
     On any failure, Ctrl-C too, `path` is as it was and the temporary file beside it is removed.
-    Raises UsageError for a missing folder or a `path` that is no ordinary file, OSError with the
-    wanted path (not the temporary one) if the folder is not writable or the disk is full.
+    Raises what `check_target` does, and OSError with the wanted path, not the temporary one, if the
+    disk is full.
 
     >>> with atomic_write("model.bin") as file:
     ...     file.write(b"all or nothing")
     """
     name = os.fspath(path)
-    target = os.path.realpath(name)  # a link stays a link, and what it points to is replaced
+    target = check_target(path)
     folder = os.path.dirname(target)
-    if os.path.exists(target):
-        check_regular(path)
-    elif not os.path.isdir(folder):
-        raise UsageError(f"{name}: folder {folder} does not exist. Make it first.")
     temporary = os.path.join(folder, f".llmpy-{secrets.token_hex(8)}.tmp")
     file = None
     try:

@@ -1,6 +1,7 @@
 """`llmpy generate` whole: what comes on stdout, from any prompt and vocabulary."""
 
 import io
+import os
 import sys
 
 import pytest
@@ -111,12 +112,25 @@ def test_prompt_file_that_is_not_utf8(model, tmp_path, capfd, content, message):
     assert capfd.readouterr().err == f"llmpy generate: {path}: {message}\n"
 
 
-def test_a_character_that_the_vocabulary_lacks(model, capfd):
-    assert main(command(model, "--prompt", "ab7")) == 2
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs /dev/zero")
+def test_a_prompt_file_without_end(model, capfd):
+    assert main(command(model, "--prompt-file", "/dev/zero")) == 1
     assert capfd.readouterr().err == (
-        "llmpy generate: encode: character 2 (line 1, column 3) is '7' (U+0037),"
-        " expected one of the 30 in the vocabulary\n"
+        "llmpy generate: /dev/zero: content goes on after 67,108,864 bytes, expected at most so"
+        " many\n"
     )
+
+
+def test_a_character_that_the_vocabulary_lacks(model, tmp_path, capfd):
+    what = (
+        "character 2 (line 1, column 3) is '7' (U+0037), expected one of the 30 in the vocabulary"
+    )
+    assert main(command(model, "--prompt", "ab7")) == 2
+    assert capfd.readouterr().err == f"llmpy generate: --prompt: {what}\n"
+    path = tmp_path / "prompt.txt"
+    path.write_text("ab7")
+    assert main(command(model, "--prompt-file", str(path))) == 1
+    assert capfd.readouterr().err == f"llmpy generate: {path}: {what}\n"
 
 
 def test_no_vocabulary(tmp_path, capfd):

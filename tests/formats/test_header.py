@@ -1,6 +1,7 @@
 """Reading by header, the names of foreign files, and writing that leaves all or nothing."""
 
 import errno
+import io
 import os
 import stat
 import subprocess
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 from llmpy.errors import FormatError, UsageError
-from llmpy.formats.header import CHECKPOINT, InputFile, atomic_write, foreign_kind, pack_header
+from llmpy.formats.header import (
+    CHECKPOINT,
+    InputFile,
+    atomic_write,
+    foreign_kind,
+    pack_header,
+    read_all,
+)
 
 from .foreign import FOREIGN, OF_LLMC, header
 
@@ -114,6 +122,34 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
     )
 
 
+def test_a_read_that_fails_names_the_file(tmp_path, monkeypatch):
+    class Broken:
+        def seek(self, offset):
+            pass
+
+        def readinto(self, buffer):
+            raise OSError(errno.EIO, "Input/output error")
+
+        read = readinto
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.bin").write_bytes(bytes(100))
+    file = InputFile("m.bin")
+    file.close()
+    file._file = Broken()
+    with pytest.raises(OSError, match=r"Input/output error: 'm.bin'$"):
+        file.head()
+    with pytest.raises(OSError, match=r"Input/output error: 'x'$"):
+        read_all(Broken(), "x", 5)
+
+
+def test_what_has_no_end_is_not_read_to_it():
+    assert read_all(io.BytesIO(b"12345"), "x", 5) == b"12345"
+    with pytest.raises(FormatError) as caught:
+        read_all(io.BytesIO(b"123456"), "x", 5)
+    assert str(caught.value) == "x: content goes on after 5 bytes, expected at most so many"
+
+
 class TestAtomicWrite:
     def test_writes_and_leaves_nothing_beside(self, tmp_path):
         with atomic_write(tmp_path / "m.bin") as file:
@@ -166,6 +202,21 @@ class TestAtomicWrite:
             pass
         assert str(directory.value) == "d: path is a directory, expected a file"
         assert os.listdir(tmp_path) == ["d"]
+
+    def test_a_file_that_is_read_only_is_kept(self, tmp_path, monkeypatch):
+        """Replacing it would only ask for the folder."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "m.bin").write_bytes(b"old")
+        access = os.access
+        monkeypatch.setattr(  # root may write anywhere
+            os, "access", lambda path, mode: os.path.isdir(path) and access(path, mode)
+        )
+        with pytest.raises(PermissionError) as caught, atomic_write("m.bin"):
+            pass
+        assert str(caught.value) == "[Errno 13] Permission denied: 'm.bin'"
+        assert (tmp_path / "m.bin").read_bytes() == b"old"
+        with atomic_write("new.bin") as file:
+            file.write(b"new")
 
     def test_a_folder_that_is_not_writable_names_the_wanted_path(self, tmp_path, monkeypatch):
         def refuse(path, mode):
