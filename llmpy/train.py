@@ -278,6 +278,11 @@ def _micro_batches(model: Any, loader: Loader, config: TrainConfig) -> float:
     total = 0.0
     for i in range(count):
         tokens, targets = loader.next_batch()
+        if tokens.shape != (config.batch_size, config.seq_len):  # else dloss would be wrong
+            raise ConfigError(
+                f"train: the loader's batch has shape {tokens.shape}, expected"
+                f" (--batch-size, --seq-len) = ({config.batch_size}, {config.seq_len})"
+            )
         total += model.forward_backward(tokens, targets, dloss=dloss, accumulate=i > 0)
     return total / count
 

@@ -311,3 +311,15 @@ def test_speed_leaves_out_the_first_step_and_is_unbiased():
         (0.95 * 0.05 * 100 + 0.05 * 200) / (1 - 0.95**2)
     )
     assert (speed.total, speed.counted) == (1.5, 2)
+
+
+@pytest.mark.parametrize(("B", "T"), [(3, 8), (2, 4)])
+def test_batches_of_another_size_than_the_settings_are_refused(tokens, B, T):
+    """The gradient of the mean would be of another number of positions."""
+    events = train(make_model(), loader(tokens, B, T), None, settings())
+    with pytest.raises(ConfigError) as error:
+        next(events)
+    assert str(error.value) == (
+        f"train: the loader's batch has shape ({B}, {T}), expected"
+        " (--batch-size, --seq-len) = (2, 8)"
+    )
