@@ -53,9 +53,10 @@ def write(data: bytes | str) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line to stderr; what its encoding lacks comes escaped."""
+    """Write a line to stderr; what its encoding lacks comes escaped, and what is not to be seen."""
     _clear_passing()
-    _put(text + "\n")
+    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    _put("".join(shown) + "\n")
 
 
 def _put(text: str) -> None:

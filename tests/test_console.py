@@ -32,7 +32,8 @@ def test_notes_are_escaped_where_the_console_lacks_a_character(monkeypatch):
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="cp1252"))
     note("caf\u00e9 \u4e2d \udc80")
-    assert raw.getvalue() == b"caf\xe9 \\u4e2d \\udc80\n"
+    note("a file of\ntwo lines, \x1b[31mred")
+    assert raw.getvalue() == (b"caf\xe9 \\u4e2d \\udc80\na file of\\ntwo lines, \\x1b[31mred\n")
     monkeypatch.setattr(sys, "stderr", None)
     note("nobody listens")
 

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dispatch(argv)
     except BrokenPipeError:
         close_stdout()
-        if argv[:1] != ["train"]:
+        if argv[:1] not in (["train"], ["verify"]):  # whose status says how the work ended
             return 0  # a reader that has enough is no failure
         return _stopped(f"{who}: stdout was closed by its reader", FAILED)
     except KeyboardInterrupt:

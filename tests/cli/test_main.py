@@ -319,6 +319,21 @@ def test_training_stops_with_its_reader(files, folder):
     assert last == "llmpy train: stdout was closed by its reader"
 
 
+def test_a_check_whose_reader_left_is_not_passed(files, folder, capfd, monkeypatch):
+    words = "dump model.bin --tokens train.bin --batch-size 2 --seq-len 8 --state s.bin"
+    assert main(words.split()) == 0
+    capfd.readouterr()
+
+    def leave(text):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("llmpy.cli.verify.write", leave)
+    monkeypatch.setattr("llmpy.cli.close_stdout", lambda: None)
+    assert main([*VERIFY, "model.bin", "s.bin"]) == 1
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last == "llmpy verify: stdout was closed by its reader"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize(
     ("words", "who"),
