@@ -10,6 +10,8 @@
 Source: llm.c, train_gpt2.cu and llmc/logger.h.
 """
 
+import io
+import logging
 import os
 import re
 from pathlib import Path
@@ -20,6 +22,8 @@ import numpy as np
 from .errors import NonFiniteError, UsageError
 from .formats.header import atomic_write
 from .formats.tokenizer import TOKENIZER_NAME, Tokenizer, write_tokenizer
+
+Points = list[tuple[int, float]]  # step, loss
 
 LOG_NAME = "main.log"
 CURVE_NAME = "loss.png"
@@ -120,28 +124,42 @@ class RunFolder:
         (self.path / f"DONE_{step:08d}").touch()
         return path
 
-    def write_curve(self) -> Path | None:
-        """Draw main.log as loss.png; None if matplotlib is not installed."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            return None
+    def write_curve(self) -> Path | str:
+        """Draw main.log as loss.png; give its path, or say why there is no picture."""
         train, validation = read_log(self.log_path)
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot(xlabel="step", ylabel="loss (nats per token)")
-        axes.plot([s for s, _ in train], [x for _, x in train], lw=0.8, label="training")
-        if validation:
-            axes.plot(*zip(*validation, strict=True), marker="o", label="validation")
-        axes.legend()
+        try:
+            picture = draw_curve(train, validation)
+        except ImportError:
+            return "matplotlib is not installed. pip install matplotlib gets it."
+        except Exception as error:  # a setting of the user's, such as LaTeX: no fault of the run
+            return f"matplotlib failed: {error}"
         path = self.path / CURVE_NAME
         with atomic_write(path) as file:
-            figure.savefig(file, format="png", dpi=120)
+            file.write(picture)
         return path
 
 
-def read_log(path: str | Path) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+def draw_curve(train: Points, validation: Points) -> bytes:
+    """Draw the losses as a PNG with matplotlib."""
+    # which tells of caches and fonts on stderr
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot(xlabel="step", ylabel="loss (nats per token)")
+    axes.plot([s for s, _ in train], [x for _, x in train], lw=0.8, label="training")
+    if validation:
+        axes.plot(*zip(*validation, strict=True), marker="o", label="validation")
+    axes.legend()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    return picture.getvalue()
+
+
+def read_log(path: str | Path) -> tuple[Points, Points]:
     """Read main.log: (step, loss) of training, and of validation."""
-    train, validation = [], []
+    train: Points = []
+    validation: Points = []
     for line in Path(path).read_text(encoding="ascii").splitlines():
         fields = dict(part.split(":", 1) for part in line.split())
         if "trl" in fields:

@@ -116,10 +116,7 @@ def write_tokens(run: Run, tokens: tuple[int, ...]) -> None:
 def _draw_curve(run: Run) -> None:
     assert run.folder is not None
     path = run.folder.write_curve()
-    if path is None:
-        note("no loss.png: matplotlib is not installed. pip install matplotlib gets it.")
-    else:
-        note(f"wrote {path}")
+    note(f"no loss.png: {path}" if isinstance(path, str) else f"wrote {path}")
 
 
 def _last_sample(run: Run) -> None:
