@@ -1,5 +1,6 @@
 """Memory of the CPU backend: NumPy arrays aligned to cache lines, and scratch that is kept."""
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from .simd import address
 
 ALIGNMENT = 64  # bytes of a cache line, and of the widest vector
 
-_scratch: dict[str, np.ndarray] = {}  # by use; grows, and is then used again
+_scratch = threading.local()  # arrays by use, of each Python thread; grow, and are used again
 
 
 def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
@@ -24,10 +25,14 @@ def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
 
 
 def scratch(use, count):
-    """Give at least `count` floats of scratch memory for one use, kept from call to call."""
-    kept = _scratch.get(use)
+    """Give at least `count` floats of scratch memory for one use, kept from call to call.
+
+    Each Python thread has its own: between two kernels, another may run.
+    """
+    own = vars(_scratch)
+    kept = own.get(use)
     if kept is None or kept.size < count:
-        kept = _scratch[use] = alloc((count,))
+        kept = own[use] = alloc((count,))
     return kept
 
 

@@ -77,7 +77,7 @@ def run_all(page_behind, seed):
         sizes = [*sizes_of(name)[::3], *MORE.get(op_file(name), ())]
         for _, arrays, scalars in all_calls(name, rng, sizes):
             guarded = Guarded(page_behind)
-            memory._scratch.clear()
+            vars(memory._scratch).clear()
             memory.alloc = guarded.alloc
             getattr(cpu, name)(*map(guarded.copy, arrays.values()), **scalars)
 

@@ -1,6 +1,9 @@
 """Aligned arrays, and how little scratch a training step keeps."""
 
+import threading
+
 import numba
+import numpy as np
 import pytest
 
 from llmpy import cpu
@@ -24,14 +27,24 @@ def test_scratch_grows_and_is_used_again():
     assert first.size == 10
     assert memory.scratch("a test", 4) is first
     assert memory.scratch("a test", 11).size == 11
-    del memory._scratch["a test"]
+    del vars(memory._scratch)["a test"]
+
+
+def test_each_thread_has_scratch_of_its_own():
+    """Another may train a model between two kernels that hand on logits."""
+    first, others = memory.scratch("a test", 10), []
+    thread = threading.Thread(target=lambda: others.append(memory.scratch("a test", 10)))
+    thread.start()
+    thread.join()
+    assert not np.shares_memory(first, others[0])
+    del vars(memory._scratch)["a test"]
 
 
 def test_neither_attention_matrices_nor_logits_are_kept_whole(monkeypatch, rng):
     """No piece of scratch is of the size of (B, NH, T, T) or (B*T, V) in a training step."""
     B, T, NH, V = 4, 300, 4, 2000
     config = GPT2Config(max_seq_len=T, vocab_size=V, num_layers=1, num_heads=NH, channels=16)
-    monkeypatch.setattr(memory, "_scratch", {})
+    monkeypatch.setattr(memory, "_scratch", threading.local())
     monkeypatch.setattr(attention, "max_threads", lambda: 1)  # scratch is by thread
     threads = numba.get_num_threads()
     numba.set_num_threads(1)
@@ -40,7 +53,7 @@ def test_neither_attention_matrices_nor_logits_are_kept_whole(monkeypatch, rng):
         GPT2(config, cpu).forward_backward(tokens, targets)
     finally:
         numba.set_num_threads(threads)
-    sizes = {use: array.size for use, array in memory._scratch.items()}
+    sizes = {use: array.size for use, array in vars(memory._scratch).items()}
     assert 0 < sizes["scores"] < B * NH * T * T / 10
     assert sizes["logits"] > 0
     assert max(sizes.values()) < B * T * V / 2
