@@ -10,6 +10,7 @@ another flag of the command.
 
 import argparse
 import dataclasses
+import os
 import re
 import textwrap
 import types
@@ -162,7 +163,7 @@ def refuse_unknown(command: Command, argv: Sequence[str]) -> None:
             return
         known = word.split("=", 1)[0] in flags or word == "-h" or word[:2] in flags  # -n5
         if len(word) > 1 and word.startswith("-") and not known:
-            remedy = f". A file of this name is ./{word}" if command.positionals else ""
+            remedy = f". The file of this name is ./{word}" if os.path.lexists(word) else ""
             raise UsageError(f"unrecognized arguments: {word}{remedy}")
 
 
