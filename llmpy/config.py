@@ -8,6 +8,7 @@ field's default, llm.c's short flag and help text. So messages name fields by th
 """
 
 import math
+import operator
 from dataclasses import dataclass
 
 from .errors import ConfigError
@@ -30,8 +31,13 @@ class GPT2Config:
     def __post_init__(self) -> None:
         for name in ("max_seq_len", "vocab_size", "num_layers", "num_heads", "channels"):
             value = getattr(self, name)
+            try:
+                value = operator.index(value)
+            except TypeError:
+                raise ConfigError(f"{name} is {value!r}, expected a whole number") from None
             if value < 1:
                 raise ConfigError(f"{name} is {value}, expected at least 1")
+            object.__setattr__(self, name, value)  # a Python int, where NumPy's would overflow
         if self.channels % self.num_heads:
             raise ConfigError(
                 f"channels is {self.channels}, expected a multiple of num_heads = {self.num_heads}"

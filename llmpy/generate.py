@@ -53,8 +53,10 @@ def sample(
 ) -> int:
     """Draw one id from logits (V).
 
-    Raises NonFiniteError for logits that are NaN or +inf; -inf is a probability of zero.
+    Raises ConfigError for settings that SamplingConfig refuses, NonFiniteError for logits that are
+    NaN or +inf; -inf is a probability of zero.
     """
+    SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p)
     z = np.asarray(logits, np.float64)
     highest = z.max()
     if not np.isfinite(highest):

@@ -28,6 +28,7 @@ from .backends import check_dtype, load_backend
 from .config import GPT2Config, descriptor_config
 from .errors import OrderError, UsageError
 from .footprint import model_bytes, require_memory
+from .setting import FLOAT32_MAX
 from .tensors import PARAMS, Tensors, decay_ranges, table_size
 from .workspace import Workspace, check_tokens
 
@@ -196,6 +197,8 @@ class GPT2:
 
         Returns the mean loss. A loss or gradient that is not finite stays visible.
         """
+        if dloss is not None:
+            _require_float32("forward_backward", dloss=dloss)
         self._start("forward_backward", tokens, targets)
         self._fit_backward()
         B, T = self._work.shape
@@ -233,6 +236,10 @@ class GPT2:
             raise UsageError(f"GPT2.update: decay is {decay!r}, expected all or 2d")
         if step < 1:
             raise UsageError(f"GPT2.update: step is {step}, expected at least 1")
+        for name, beta in (("beta1", beta1), ("beta2", beta2)):
+            if not 0 <= beta < 1:
+                raise UsageError(f"GPT2.update: {name} is {beta}, expected at least 0 and below 1")
+        _require_float32("update", lr=lr, eps=eps, weight_decay=weight_decay, grad_scale=grad_scale)
         if self.m is None or self.v is None:
             self.m = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
             self.v = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
@@ -389,3 +396,10 @@ class GPT2:
     def _require_life(self, who: str) -> None:
         if self.params is None:
             raise OrderError(f"GPT2.{who}: the model is freed, expected no call after free")
+
+
+def _require_float32(who: str, **scalars: float) -> None:
+    """Raise UsageError for a number that is not finite as a float32."""
+    for name, value in scalars.items():
+        if not abs(value) <= FLOAT32_MAX:  # NaN is not
+            raise UsageError(f"GPT2.{who}: {name} is {value}, expected a finite float32")

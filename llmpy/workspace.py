@@ -99,7 +99,10 @@ def check_tokens(who: str, what: str, tokens: ArrayLike, config: GPT2Config) -> 
 
     Raises UsageError naming the first token out of range with its place.
     """
-    array = np.asarray(tokens)
+    try:
+        array = np.asarray(tokens)
+    except ValueError:  # rows of different lengths
+        raise UsageError(f"{who}: {what} is no array, expected (B, T)") from None
     if array.ndim != 2 or array.size == 0:
         raise UsageError(f"{who}: {what} has shape {array.shape}, expected (B, T), each at least 1")
     if array.dtype.kind not in "iu":

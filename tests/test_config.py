@@ -120,6 +120,18 @@ def test_messages(setting, values, message):
     assert str(error.value) == message
 
 
+def test_sizes_are_whole_numbers_of_python():
+    """Those of NumPy would overflow where sizes are multiplied."""
+    sizes = {"max_seq_len": 1024, "num_layers": 12, "num_heads": 12, "channels": 768}
+    config = GPT2Config(
+        vocab_size=np.int32(2**31 - 1), **{k: np.int32(v) for k, v in sizes.items()}
+    )
+    assert config == GPT2Config(vocab_size=2**31 - 1, **sizes)
+    assert table_size(PARAMS, config.dims) > 2**40
+    with pytest.raises(ConfigError, match=r"^vocab_size is 20\.0, expected a whole number$"):
+        GPT2Config(vocab_size=20.0, **sizes)
+
+
 @pytest.mark.parametrize(
     ("setting", "values", "flag", "value"),
     [

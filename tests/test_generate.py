@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmpy.config import GPT2Config, SamplingConfig
-from llmpy.errors import NonFiniteError, UsageError
+from llmpy.errors import ConfigError, NonFiniteError, UsageError
 from llmpy.formats.tokenizer import Tokenizer
 from llmpy.generate import (
     generate,
@@ -117,6 +117,18 @@ def test_logits_that_are_not_finite(bad):
     with pytest.raises(NonFiniteError) as error:
         sample(np.array([0.0, bad]), sampling_rng(0))
     assert str(error.value) == f"sample: largest logit is {bad}, expected a finite number"
+
+
+def test_sample_refuses_what_the_settings_refuse():
+    for how, message in (
+        ({"temperature": -1.0}, "--temperature is -1, expected a number of at least 0"),
+        ({"temperature": float("nan")}, "--temperature is nan, expected a number of at least 0"),
+        ({"top_k": 0}, "--top-k is 0, expected at least 1"),
+        ({"top_p": 0.0}, "--top-p is 0, expected above 0 and at most 1"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            sample(np.array([1.0, 2.0]), sampling_rng(1), **how)
+        assert str(error.value) == message
 
 
 def test_a_sample_does_not_depend_on_how_many_there_are():

@@ -342,6 +342,25 @@ def test_update_refuses_impossible_arguments():
         model.update(0.1, **ADAMW, weight_decay=0, step=0)
     with pytest.raises(UsageError, match=r"^GPT2\.update: decay is '3d', expected all or 2d$"):
         model.update(0.1, **ADAMW, weight_decay=0, step=1, decay="3d")
+    good = {**ADAMW, "lr": 0.1, "weight_decay": 0.0, "step": 1}
+    for name, value, want in (
+        ("beta1", 1.0, "at least 0 and below 1"),
+        ("beta2", -0.1, "at least 0 and below 1"),
+        ("lr", 1e39, "a finite float32"),
+        ("weight_decay", float("nan"), "a finite float32"),
+        ("grad_scale", float("inf"), "a finite float32"),
+    ):
+        with pytest.raises(UsageError) as error:
+            model.update(**{**good, name: value})
+        assert str(error.value) == f"GPT2.update: {name} is {value}, expected {want}"
+
+
+def test_a_gradient_of_the_losses_that_float32_does_not_hold():
+    model = random_model()
+    with pytest.raises(UsageError) as error:
+        model.forward_backward(*random_batch(1, 2), dloss=1e39)
+    message = "GPT2.forward_backward: dloss is 1e+39, expected a finite float32"
+    assert str(error.value) == message
 
 
 def test_one_layer_and_one_head(backend):

@@ -69,6 +69,7 @@ BAD_BATCHES = [
     ([1, 2], None, "tokens has shape (2,), expected (B, T), each at least 1"),
     (np.zeros((0, 3), int), None, "tokens has shape (0, 3), expected (B, T), each at least 1"),
     (np.zeros((2, 0), int), None, "tokens has shape (2, 0), expected (B, T), each at least 1"),
+    ([[1, 2], [3]], None, "tokens is no array, expected (B, T)"),
     ([[1.0]], None, "tokens has dtype float64, expected integers"),
     ([[True]], None, "tokens has dtype bool, expected integers"),
     ([[0] * 10], None, "tokens has T = 10, expected at most max_seq_len = 9"),
