@@ -5,11 +5,12 @@ import contextlib
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 STDOUT = "stdout"  # its name in errors
-
+REFRESH_S = 0.5  # seconds between two pictures of the bar
 
 _passing = False  # whether a passing line is on the terminal
 
@@ -103,11 +104,16 @@ class TextStream:
 
 
 class Progress:
-    """A bar on stderr while training, if it is to be shown; it appears with the first step."""
+    """A bar on stderr while training, if it is to be shown; it appears with the first step.
+
+    It is drawn between steps, never by a thread of its own: that would take a core from the
+    kernels in the middle of a step, and all threads wait for the last.
+    """
 
     def __init__(self, steps: int, shown: bool) -> None:
         self._steps, self._shown = steps, shown
         self._bar: Any = None
+        self._next_refresh = 0.0
 
     def _start(self) -> None:
         from rich.console import Console
@@ -122,6 +128,7 @@ class Progress:
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
+            auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
@@ -133,14 +140,21 @@ class Progress:
         if self._shown and self._bar is None:
             self._start()
         if self._bar is not None:
-            self._bar.update(self._task, advance=1, state=state)
+            self._update(advance=1, state=state)
 
     def working(self, what: str) -> None:
         """Show what is being done between two steps."""
         if self._bar is None:
             passing(what)
         else:
-            self._bar.update(self._task, state=what)
+            self._update(state=what)
+
+    def _update(self, **what: Any) -> None:
+        self._bar.update(self._task, **what)
+        now = time.monotonic()
+        if now >= self._next_refresh:
+            self._next_refresh = now + REFRESH_S
+            self._bar.refresh()
 
     @contextlib.contextmanager
     def hidden(self) -> Iterator[None]:

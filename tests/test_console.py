@@ -2,6 +2,8 @@
 
 import io
 import sys
+import threading
+from types import SimpleNamespace
 
 from llmpy import console
 from llmpy.console import Progress, TextStream, note, passing, write
@@ -103,6 +105,28 @@ def test_the_bar_shows_what_is_done_between_steps(monkeypatch):
     progress.close()
     assert "1/10" in terminal.getvalue()
     assert "sample 2/64" in terminal.getvalue()
+
+
+def test_the_bar_takes_little_of_the_time_of_short_steps(monkeypatch):
+    """It is drawn twice a second at most, and by no thread of its own."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    now = [100.0]
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    threads = threading.active_count()
+    progress = Progress(1000, shown=True)
+    pictures = []
+    for i in range(200):  # of 30 ms each, 6 seconds in all
+        now[0] += 0.03
+        before = len(terminal.getvalue())
+        progress.advance(f"loss {i}")
+        pictures.append(len(terminal.getvalue()) > before)
+    assert pictures[0]
+    assert 10 <= sum(pictures) <= 13
+    assert threading.active_count() == threads
+    progress.close()
+    assert "200/1000" in terminal.getvalue()
 
 
 def test_the_bar_is_on_stderr_alone_and_goes_away(monkeypatch, capsys):
