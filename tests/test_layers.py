@@ -20,7 +20,7 @@ console control_groups outliers schedule
 formats
 tensors config
 setting
-errors
+bfloat16 errors
 """
 LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 

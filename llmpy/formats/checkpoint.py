@@ -25,7 +25,7 @@ loses its padding and gets ours, zero; padding that has our size is kept as it i
 Versions 2 and 4, bfloat16 with float32 LayerNorms, lived for days in April 2024. Version 2 named
 two layouts of equal length, with nothing in the file to tell which: it can't be read safely.
 
-bfloat16 is the upper half of a float32. Writing rounds to the nearest, ties to even; NaN stays NaN.
+Writing bfloat16 rounds as bfloat16.py says.
 
 Source: llm.c, train_gpt2.py, write_model, and its history.
 """
@@ -35,6 +35,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bfloat16 import from_bfloat16, to_bfloat16
 from ..config import GPT2Config
 from ..errors import ConfigError, FormatError, UsageError
 from ..tensors import PARAMS, table_size
@@ -187,20 +188,3 @@ def _read_floats(file: InputFile, offset: int, out: NDArray[np.float32], dtype: 
         piece = out[start : start + PIECE]
         file.read_into(halves[: piece.size], offset + start * 2)
         piece[:] = from_bfloat16(halves[: piece.size])
-
-
-def from_bfloat16(halves: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """Widen bfloat16, given as uint16, to float32; exact."""
-    return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def to_bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
-    """Round to bfloat16, given back as uint16: to nearest, ties to even; NaN stays NaN."""
-    with np.errstate(over="ignore"):
-        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    kept_is_odd = (bits >> np.uint32(16)) & np.uint32(1)
-    with np.errstate(over="ignore"):  # only a NaN can overflow, and is replaced below
-        rounded = (bits + np.uint32(0x7FFF) + kept_is_odd) >> np.uint32(16)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)  # cutting the bits could leave infinity
-    is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    return np.where(is_nan, quiet, rounded).astype(np.uint16)
