@@ -13,6 +13,7 @@ its rows may see.
 import numpy as np
 from numba import get_thread_id, prange
 
+from ..errors import UsageError
 from .gemm import B_PANEL, KC, pack_panel_a, pack_panel_b
 from .jit import parallel, serial
 from .memory import data, max_threads, scratch
@@ -169,7 +170,11 @@ def attention_forward_kernel(
                 copy_scaled(to, O + 4 * r * heads, f32(1) / sums[r])
 
 
-def attention_forward(out, lse, qkv, *, NH):
+def attention_forward(out, lse, qkv, *, NH, bf16=False):
+    if bf16:
+        raise UsageError(
+            "attention_forward: bf16 is True, expected False: not built yet on the CPU"
+        )
     T, C = out.shape[1:]
     stride, keys, packed_heads, panel, heads = scratch_sizes(T, C // NH)
     threads = max_threads()
@@ -250,7 +255,11 @@ def attention_backward_kernel(
             copy_scaled(dqkv[b, t, C + at : C + at + HS], dV + 4 * t * heads, f32(1))
 
 
-def attention_backward(dqkv, dout, out, lse, qkv, *, NH):
+def attention_backward(dqkv, dout, out, lse, qkv, *, NH, bf16=False):
+    if bf16:
+        raise UsageError(
+            "attention_backward: bf16 is True, expected False: not built yet on the CPU"
+        )
     T, C = out.shape[1:]
     HS = C // NH
     stride, keys, packed_heads, panel, heads = scratch_sizes(T, HS)

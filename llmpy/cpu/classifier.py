@@ -7,6 +7,7 @@ by the two products of the backward pass before the next chunk begins.
 import numpy as np
 from numba import prange
 
+from ..errors import UsageError
 from ..ops.memory import view
 from .crossentropy import row_loss
 from .gemm import gemm
@@ -22,7 +23,9 @@ def chunk_rows(V):
     return min(512, max(128, (1 << 21) // V))
 
 
-def logits_forward(logits, lnf, wte):
+def logits_forward(logits, lnf, wte, *, bf16=False):
+    if bf16:
+        raise UsageError("logits_forward: bf16 is True, expected False: not built yet on the CPU")
     gemm(logits, lnf, wte, a_unit_k=True, b_unit_k=True, K=wte.shape[1])
 
 
@@ -57,12 +60,22 @@ def chunks(losses, lnf, wte, targets, V):
         yield losses[part], rows[part], targets[part], logits, part
 
 
-def classifier_forward(losses, lnf, wte, targets, *, V):
+def classifier_forward(losses, lnf, wte, targets, *, V, bf16=False):
+    if bf16:
+        raise UsageError(
+            "classifier_forward: bf16 is True, expected False: not built yet on the CPU"
+        )
     for part_losses, _, part_targets, logits, _ in chunks(losses, lnf, wte, targets, V):
         losses_kernel(part_losses, logits, part_targets)
 
 
-def classifier_forward_backward(losses, dlnf, dwte, lnf, wte, targets, *, V, dloss, accumulate):
+def classifier_forward_backward(
+    losses, dlnf, dwte, lnf, wte, targets, *, V, dloss, accumulate, bf16=False
+):
+    if bf16:
+        raise UsageError(
+            "classifier_forward_backward: bf16 is True, expected False: not built yet on the CPU"
+        )
     drows, mode = matrix(dlnf), ADD if accumulate else WRITE
     for part_losses, rows, part_targets, logits, part in chunks(losses, lnf, wte, targets, V):
         gradients_kernel(part_losses, logits, part_targets, np.float32(dloss))

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import prange
 
+from ..errors import UsageError
 from .gemm import GELU, GELU_DERIVATIVE, gemm
 from .jit import parallel
 from .simd import ADD, BIAS, WRITE
@@ -15,26 +16,38 @@ def matrix(array):
     return array.reshape(-1, array.shape[-1])
 
 
-def matmul_forward(out, inp, weight, bias):
+def matmul_forward(out, inp, weight, bias, *, bf16=False):
+    if bf16:
+        raise UsageError("matmul_forward: bf16 is True, expected False: not built yet on the CPU")
     gemm(
         matrix(out), matrix(inp), weight, a_unit_k=True, b_unit_k=True, K=weight.shape[1],
         mode=WRITE if bias is None else BIAS, bias=bias,
     )  # fmt: skip
 
 
-def matmul_gelu_forward(out, pre, inp, weight, bias):
+def matmul_gelu_forward(out, pre, inp, weight, bias, *, bf16=False):
+    if bf16:
+        raise UsageError(
+            "matmul_gelu_forward: bf16 is True, expected False: not built yet on the CPU"
+        )
     gemm(
         matrix(pre), matrix(inp), weight, a_unit_k=True, b_unit_k=True, K=weight.shape[1],
         mode=WRITE if bias is None else BIAS, bias=bias, epilogue=GELU, aux=matrix(out),
     )  # fmt: skip
 
 
-def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate):
+def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate, bf16=False):
+    if bf16:
+        raise UsageError("matmul_backward: bf16 is True, expected False: not built yet on the CPU")
     gemm(matrix(dinp), matrix(dout), weight, a_unit_k=True, b_unit_k=False, K=weight.shape[0])
     weight_gradients(dweight, dbias, matrix(dout), matrix(inp), accumulate)
 
 
-def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate):
+def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate, bf16=False):
+    if bf16:
+        raise UsageError(
+            "matmul_gelu_backward: bf16 is True, expected False: not built yet on the CPU"
+        )
     gemm(
         matrix(dpre), matrix(dout), weight, a_unit_k=True, b_unit_k=False, K=weight.shape[0],
         epilogue=GELU_DERIVATIVE, aux=matrix(pre),

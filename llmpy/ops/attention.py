@@ -17,8 +17,18 @@ sum over t2 of att[t,t2] * datt[t,t2], is just <dout[t], out[t]>:
     dkey   [t2]   = sum over t  of dpreatt[t,t2] * query[t] / sqrt(HS)
     dvalue [t2]   = sum over t  of att[t,t2] * dout[t]
 
-This reference forms the (T, T) matrices; a backend must not. The maximum that is taken out of the
-log-sum-exp is the true one, and masked scores are minus infinity.
+The sums really leave the later positions out, so that a NaN or infinity there has no influence: a
+weight of 0 would let it through. The maximum that is taken out of the log-sum-exp is the true one.
+No backend forms the (T, T) matrices; `attention_scores` does, for those who want to see them.
+
+With bf16=True the two operands of each matrix product are rounded (bfloat16.py) just before they
+are multiplied, r() below, and the factor 1 / sqrt(HS) comes after the product. lse, the sum of the
+weights, <dout, out> and the other products are as without it:
+
+    preatt = <r(query), r(key)> / sqrt(HS)      datt   = <r(dout), r(value)>
+    exp    = exp(preatt - largest of the row)   dquery = (sum of r(dpreatt) * r(key)) / sqrt(HS)
+    out    = (sum of r(exp) * r(value))         dkey   = (sum of r(dpreatt) * r(query)) / sqrt(HS)
+             / sum of exp                       dvalue = sum of r(att) * r(dout)
 
 Sources: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; Dao et al. 2022,
 https://arxiv.org/abs/2205.14135; llm.c, train_gpt2.c.
@@ -29,6 +39,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bfloat16 import operands
 from .contract import op
 
 
@@ -49,12 +60,15 @@ def _queries_keys_values(qkv, NH):
     return [split_heads(x, NH) for x in np.split(qkv, 3, axis=-1)]
 
 
-def _masked_scores(query, key):
-    """Give preatt (B, NH, T, T), minus infinity above the diagonal."""
-    T, HS = query.shape[-2:]
-    causal = np.tri(T, dtype=bool)
-    scores = query @ key.swapaxes(-1, -2) / math.sqrt(HS)
-    return np.where(causal, scores, -np.inf)
+def _scores(query, key, t):
+    """Give the row of scores of position t, (B, NH, t + 1)."""
+    products = _row_times(query[..., t, :], key[..., : t + 1, :].swapaxes(-1, -2))
+    return products / math.sqrt(query.shape[-1])
+
+
+def _row_times(row, matrix):
+    """Give row @ matrix in each head."""
+    return (row[..., None, :] @ matrix)[..., 0, :]
 
 
 @op
@@ -66,31 +80,37 @@ def attention_scores(preatt, att, qkv, *, NH):
     qkv     f (B, T, 3C)     reads
     """
     query, key, _ = _queries_keys_values(qkv, NH)
-    scores = _masked_scores(query, key)
-    att[:] = np.exp(scores - scores.max(-1, keepdims=True))
-    att /= att.sum(-1, keepdims=True)
-    preatt[:] = np.where(np.tri(scores.shape[-1], dtype=bool), scores, 0)
+    preatt[:] = att[:] = 0
+    for t in range(qkv.shape[1]):
+        row = _scores(query, key, t)
+        exp = np.exp(row - row.max(-1, keepdims=True))
+        preatt[..., t, : t + 1] = row
+        att[..., t, : t + 1] = exp / exp.sum(-1, keepdims=True)
 
 
 @op
-def attention_forward(out, lse, qkv, *, NH):
+def attention_forward(out, lse, qkv, *, NH, bf16=False):
     """Let each position attend to itself and to those before it, in each head.
 
     out  f (B, T, C)    writes
     lse  f (B, NH, T)   writes  log-sum-exp of each row of scores, kept for the backward pass
     qkv  f (B, T, 3C)   reads   query, key, value
     """
-    query, key, value = _queries_keys_values(qkv, NH)
-    scores = _masked_scores(query, key)
-    largest = scores.max(-1, keepdims=True)  # finite: a position always sees itself
-    exp = np.exp(scores - largest)
-    total = exp.sum(-1, keepdims=True)
-    lse[:] = (largest + np.log(total))[..., 0]
-    out[:] = _merge_heads((exp / total) @ value)
+    query, key, value = operands(bf16, *_queries_keys_values(qkv, NH))
+    out_heads = np.empty_like(query)
+    for t in range(qkv.shape[1]):
+        preatt = _scores(query, key, t)
+        largest = preatt.max(-1)
+        exp = np.exp(preatt - largest[..., None])
+        total = exp.sum(-1)
+        lse[..., t] = largest + np.log(total)
+        (r_exp,) = operands(bf16, exp)
+        out_heads[..., t, :] = _row_times(r_exp, value[..., : t + 1, :]) / total[..., None]
+    out[:] = _merge_heads(out_heads)
 
 
 @op
-def attention_backward(dqkv, dout, out, lse, qkv, *, NH):
+def attention_backward(dqkv, dout, out, lse, qkv, *, NH, bf16=False):
     """Give the gradient of `qkv`, given that of `out`.
 
     dqkv  f (B, T, 3C)   writes
@@ -99,16 +119,22 @@ def attention_backward(dqkv, dout, out, lse, qkv, *, NH):
     lse   f (B, NH, T)   reads
     qkv   f (B, T, 3C)   reads
     """
-    query, key, value = _queries_keys_values(qkv, NH)
-    dout_heads, out_heads = split_heads(dout, NH), split_heads(out, NH)
+    query, key, value = operands(bf16, *_queries_keys_values(qkv, NH))
+    (r_dout,) = operands(bf16, split_heads(dout, NH))
+    dout_out = split_heads(dout * out, NH).sum(-1)
+    dquery, dkey, dvalue = (np.zeros_like(query) for _ in range(3))
+    for t in range(qkv.shape[1]):
+        seen = np.s_[..., : t + 1, :]
+        att = np.exp(_scores(query, key, t) - lse[..., t, None])
+        # forward was: out = att @ value
+        datt = _row_times(r_dout[..., t, :], value[seen].swapaxes(-1, -2))
+        # forward was: att = softmax(preatt)
+        dpreatt = att * (datt - dout_out[..., t, None])
+        r_att, r_dpreatt = operands(bf16, att, dpreatt)
+        dvalue[seen] += r_att[..., None] * r_dout[..., t, None, :]
+        # forward was: preatt = query @ key.T * scale
+        dquery[..., t, :] = _row_times(r_dpreatt, key[seen])
+        dkey[seen] += r_dpreatt[..., None] * query[..., t, None, :]
     scale = 1 / math.sqrt(query.shape[-1])
-    att = np.exp(_masked_scores(query, key) - lse[..., None])  # 0 above the diagonal
-    # forward was: out = att @ value
-    dvalue = att.swapaxes(-1, -2) @ dout_heads
-    datt = dout_heads @ value.swapaxes(-1, -2)
-    # forward was: att = softmax(preatt)
-    dpreatt = att * (datt - (dout_heads * out_heads).sum(-1, keepdims=True))
-    # forward was: preatt = query @ key.T * scale
-    dquery = dpreatt @ key * scale
-    dkey = dpreatt.swapaxes(-1, -2) @ query * scale
-    dqkv[:] = np.concatenate([_merge_heads(x) for x in (dquery, dkey, dvalue)], axis=-1)
+    gradients = (dquery * scale, dkey * scale, dvalue)
+    dqkv[:] = np.concatenate([_merge_heads(x) for x in gradients], axis=-1)

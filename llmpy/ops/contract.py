@@ -14,7 +14,8 @@ A row is one array, in the order of the parameters:
     updates      read and overwritten
 
 Keyword-only scalars have no row. NH and V, where they are parameters, are sizes like those of the
-axes. A module that was loaded without docstrings (`python -OO`) runs unchecked.
+axes; bf16 is False or True. A module that was loaded without docstrings (`python -OO`) runs
+unchecked.
 """
 
 import functools
@@ -220,6 +221,8 @@ def _check_memory(who: str, present: list[tuple[Row, Any]], contiguous: bool) ->
 
 
 def _check_scalars(who: str, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    if scalars.get("bf16", False) not in (False, True):
+        raise UsageError(f"{who}: bf16 is {scalars['bf16']!r}, expected False or True")
     if "V" in scalars and scalars["V"] < 1:
         raise UsageError(f"{who}: V is {scalars['V']}, expected at least 1")
     if "step" in scalars and scalars["step"] < 1:

@@ -13,17 +13,22 @@ stands at the other end of GELU, in the matmul that reads `out`, whose dinp it n
 
     dpre = (dout @ weight) * gelu'(pre)
 
+With bf16=True both operands of each of the three products are rounded (bfloat16.py) just before
+they are multiplied: r(inp) r(weight), r(dout) r(weight), r(dout) r(inp). Nothing else is: the sums,
+bias, dbias and GELU are as without it.
+
 Sources: llm.c, train_gpt2.c.
 """
 
 import numpy as np
 
+from ..bfloat16 import operands
 from .contract import op
 from .gelu import gelu_backward, gelu_forward
 
 
 @op
-def matmul_forward(out, inp, weight, bias):
+def matmul_forward(out, inp, weight, bias, *, bf16=False):
     """Multiply each row of `inp` with `weight` transposed, and add `bias`.
 
     out     f (B, T, OC)     writes
@@ -31,13 +36,14 @@ def matmul_forward(out, inp, weight, bias):
     weight  f (OC, C)        reads
     bias    f (OC) optional  reads
     """
-    out[:] = inp @ weight.T
+    r_inp, r_weight = operands(bf16, inp, weight)
+    out[:] = r_inp @ r_weight.T
     if bias is not None:
         out += bias
 
 
 @op
-def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate):
+def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate, bf16=False):
     """Give the gradients of `inp`, `weight` and `bias`, given that of `out`.
 
     dinp     f (B, T, C)      writes
@@ -48,10 +54,11 @@ def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate):
     weight   f (OC, C)        reads
     """
     OC, C = weight.shape
-    dinp[:] = dout @ weight
+    r_dout, r_inp, r_weight = operands(bf16, dout, inp, weight)
+    dinp[:] = r_dout @ r_weight
     if not accumulate:
         dweight[:] = 0
-    dweight += dout.reshape(-1, OC).T @ inp.reshape(-1, C)
+    dweight += r_dout.reshape(-1, OC).T @ r_inp.reshape(-1, C)
     if dbias is not None:
         if not accumulate:
             dbias[:] = 0
@@ -59,7 +66,7 @@ def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate):
 
 
 @op
-def matmul_gelu_forward(out, pre, inp, weight, bias):
+def matmul_gelu_forward(out, pre, inp, weight, bias, *, bf16=False):
     """Multiply, then apply GELU: matmul_forward, then gelu_forward.
 
     out     f (B, T, OC)     writes  gelu(pre)
@@ -68,12 +75,12 @@ def matmul_gelu_forward(out, pre, inp, weight, bias):
     weight  f (OC, C)        reads
     bias    f (OC) optional  reads
     """
-    matmul_forward(pre, inp, weight, bias)
+    matmul_forward(pre, inp, weight, bias, bf16=bf16)
     gelu_forward(out, pre)
 
 
 @op
-def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate):
+def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate, bf16=False):
     """Go back through the matmul that reads GELU's output, and through GELU.
 
     matmul_backward, then gelu_backward. The matmul reads `out` and has OC output channels.
@@ -87,6 +94,7 @@ def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumu
     pre      f (B, T, C)      reads
     """
     dgelu = np.empty_like(dpre)  # gradient of `out`
-    matmul_backward(dgelu, dweight, dbias, dout, out, weight, accumulate=accumulate)
+    a = (dgelu, dweight, dbias, dout, out, weight)
+    matmul_backward(*a, accumulate=accumulate, bf16=bf16)
     dpre[:] = 0
     gelu_backward(dpre, pre, dgelu)
