@@ -222,7 +222,8 @@ RECIPES = ("train_gpt2.c",)
 ORDERS = ("seed", "llm.c")
 BACKENDS = ("auto", "cpu", "webgpu", "numpy")
 DTYPES = ("float32", "bfloat16")
-WORKLOADS = ("124m-t64", "124m-t1024", "char-384", "baby")  # bench.py has their sizes
+WORKLOADS = ("124m-t64", "124m-t256", "124m-t1024", "char-384", "baby")  # bench/workloads.py
+PEERS = ("torch", "jax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,4 +387,20 @@ class BenchConfig:
     """What to time."""
 
     workload: str | None = setting(None, None, "one workload", choices=WORKLOADS, unset="all")
+    profile: bool = setting(False, None, "tell the time of each op, beside its limit")
+    peer: str | None = setting(
+        None, None, "framework to run in turns with, from a checkout", choices=PEERS, unset="none"
+    )
+    peer_python: str | None = setting(
+        None, None, "the Python that has the framework", metavar="FILE", unset="this one"
+    )
+    recompute: int = setting(
+        0, None, "what the backward pass makes again: 0 nothing, 1 GELU, 2 LayerNorm, too"
+    )
     json: str | None = setting(None, None, "file for the results", metavar="FILE")
+
+    def __post_init__(self) -> None:
+        if self.recompute not in (0, 1, 2):
+            raise ConfigError(f"--recompute is {self.recompute}, expected 0, 1 or 2")
+        if self.peer is None and self.peer_python is not None:
+            raise ConfigError("--peer-python is given without --peer, expected both")

@@ -3,10 +3,15 @@
 import contextlib
 import dataclasses
 import json
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ..bench import bench, check_workload, table
+from ..bench import Bench
+from ..bench.peer import Peer, find_peers
+from ..bench.report import Result, limits_line, profile_table, table
+from ..bench.workloads import WORKLOADS, check_workload
 from ..config import BenchConfig, DeviceConfig
 from ..console import note, write
 from ..device import open_backend
@@ -18,17 +23,36 @@ def run(values: Mapping[str, Any]) -> int:
     """Carry out `llmpy bench`."""
     config: BenchConfig = make(BenchConfig, values)
     device: DeviceConfig = make(DeviceConfig, values)
+    environment = dict(os.environ)  # the peers': a backend sets variables of its own
     check_workload(config.workload)
+    peers: list[Peer] = []
+    if config.peer is not None:
+        peers = find_peers(config.peer, config.peer_python or sys.executable)
     _, line = open_backend(device)  # refuses what is not there before the first process starts
     note(line)
+    bench = Bench(device=device, recompute=config.recompute, environment=environment)
     # open before the work, so that a path that can't be written is told at once
     with contextlib.nullcontext() if config.json is None else atomic_write(config.json) as file:
-        results = bench(config.workload, device)
+        limits = bench.limits()
+        write(limits_line(limits, device.dtype, device.threads))
+        results = [
+            bench.result(name, limits, peers, profile=config.profile)
+            for name in WORKLOADS
+            if config.workload in (None, name)
+        ]
         if file is not None:
-            rows = [dataclasses.asdict(result) for result in results]
-            file.write(json.dumps(rows, indent=2).encode("ascii") + b"\n")
+            file.write(as_json(results))
     write(table(results))
+    for result in results:
+        if result.profile is not None:
+            write("\n" + profile_table(result))
     return 0
+
+
+def as_json(results: list[Result]) -> bytes:
+    """Give results as a list of objects."""
+    rows = [dataclasses.asdict(result) for result in results]
+    return json.dumps(rows, indent=2).encode("ascii") + b"\n"
 
 
 BENCH = Command(
@@ -36,5 +60,5 @@ BENCH = Command(
     text="Time training steps.",
     run=run,
     settings=(BenchConfig, DeviceConfig),
-    not_built=("--adapter", "--profile", "--peer", "--peer-python"),
+    not_built=("--adapter", "--recompute"),
 )

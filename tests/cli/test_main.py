@@ -136,8 +136,8 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         ("dump m.bin", "llmpy dump: --tokens is not given, expected a token file"),
         (
             "bench --workload big",
-            "llmpy bench: --workload is big, expected one of 124m-t64, 124m-t1024, char-384,"
-            " baby",
+            "llmpy bench: --workload is big, expected one of 124m-t64, 124m-t256, 124m-t1024,"
+            " char-384, baby",
         ),
     ],
 )  # fmt: skip
