@@ -13,7 +13,7 @@ from pathlib import Path
 from .config import GPT2Config
 from .control_groups import ROOT, group_folders, own_groups
 from .errors import UsageError
-from .tensors import ACTS, PARAMS, SCRATCH, table_size
+from .tensors import PARAMS, SCRATCH, acts_table, table_size
 
 
 def model_bytes(config: GPT2Config, itemsize: int = 4) -> int:
@@ -21,9 +21,9 @@ def model_bytes(config: GPT2Config, itemsize: int = 4) -> int:
     return table_size(PARAMS, config.dims) * itemsize
 
 
-def forward_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
+def forward_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4, recompute: int = 0) -> int:
     """Count the bytes of the activations of a batch of B sequences of T tokens."""
-    return table_size(ACTS, {**config.dims, "B": B, "T": T}) * itemsize
+    return table_size(acts_table(recompute), {**config.dims, "B": B, "T": T}) * itemsize
 
 
 def scratch_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:

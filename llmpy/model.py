@@ -1,21 +1,7 @@
-"""GPT-2: the forward pass is one list of op calls, the backward pass the same list mirrored.
+"""GPT2: a model with its weights, gradients and moments, and what may be called when.
 
-    encoded   = wte[token] + wpe[position]
-    each layer:
-      residual2 = residual  + attproj(attention(qkv(ln1(residual))))
-      residual3 = residual2 + fcproj(gelu(fc(ln2(residual2))))       the next layer's residual
-    lnf       = layernorm(residual3 of the last layer)
-    logits    = lnf @ wte.T                                          tied to the embedding
-    loss      = mean over (b, t) of -log softmax(logits)[target]
-
-A residual is added in one call with the layernorm that follows it, so the list has the layernorm
-of the next layer at the end of each. Logits are never kept whole while training: the classifier
-makes them chunk by chunk, with the loss and its gradient, where forward ends and backward begins.
-
-All memory is the backend's; nothing here indexes into it. What a batch needs is in workspace.py.
-
-Sources: Radford et al. 2019, Language Models are Unsupervised Multitask Learners; llm.c,
-train_gpt2.c.
+The passes themselves are two lists of op calls, in passes.py. All memory is the backend's; nothing
+here indexes into it. What a batch needs is in workspace.py.
 """
 
 from os import PathLike
@@ -28,8 +14,9 @@ from .backends import check_dtype, load_backend
 from .config import GPT2Config, descriptor_config
 from .errors import OrderError, UsageError
 from .footprint import model_bytes, require_memory
+from .passes import backward_pass, forward_pass
 from .setting import FLOAT32_MAX
-from .tensors import PARAMS, Tensors, decay_ranges, table_size
+from .tensors import PARAMS, REMADE, Tensors, decay_ranges, table_size
 from .workspace import Workspace, check_tokens
 
 
@@ -38,7 +25,7 @@ class GPT2:
 
     config      sizes
     backend     the backend module
-    dtype       of all tensors, `float32` or `float64`
+    dtype       `float32`, or another that it was made with
     params      the weights
     grads       the gradients; None before the first backward pass or zero_grad
     m, v        the moments of AdamW; None before the first update
@@ -49,14 +36,24 @@ class GPT2:
     >>> model.update(1e-4, 0.9, 0.999, 1e-8, 0.0, step=1)
     """
 
-    def __init__(self, config: GPT2Config, backend: Any = "cpu", dtype: str = "float32") -> None:
+    def __init__(
+        self,
+        config: GPT2Config,
+        backend: Any = "cpu",
+        dtype: str = "float32",
+        recompute: int = 0,
+    ) -> None:
         """Make a model of zeros.
 
-        backend  `cpu`, `numpy` or a backend module
-        dtype    `float32`; `float64` on numpy only
+        backend    `cpu`, `numpy` or a backend module
+        dtype      `float32`; `float64` on numpy only
+        recompute  what the backward pass makes again instead of keeping it, same as llm.c's -r:
+                   0 nothing, 1 GELU, 2 GELU and LayerNorm; the gradients have the same bits
 
         Raises UsageError if the backend or dtype is not to be had, or memory does not suffice.
         """
+        if recompute not in REMADE:
+            raise UsageError(f"GPT2: recompute is {recompute!r}, expected 0, 1 or 2")
         self.config = config
         self.backend = load_backend(backend) if isinstance(backend, str) else backend
         self.dtype = dtype
@@ -68,18 +65,24 @@ class GPT2:
         self.v: Tensors | None = None
         self._decay_2d = decay_ranges(self.params)
         self.mean_loss: float | None = None
-        self._work = Workspace(config, self.backend, self.dtype)
+        self._work = Workspace(config, self.backend, self.dtype, recompute)
         self._held_pass = "missing"  # the pass whose activations are held, in words for errors
 
     @classmethod
     def from_checkpoint(
-        cls, path: str | PathLike[str], backend: Any = "cpu", dtype: str = "float32"
+        cls,
+        path: str | PathLike[str],
+        backend: Any = "cpu",
+        dtype: str = "float32",
+        recompute: int = 0,
     ) -> Self:
         """Make a model of a checkpoint in llm.c's format. Raises FormatError as the reader does."""
         from .formats.checkpoint import read_checkpoint, read_checkpoint_config
 
         config, _ = read_checkpoint_config(path)
-        model = cls(config, backend, dtype)  # first, so that memory is refused before the read
+        model = cls(
+            config, backend, dtype, recompute
+        )  # first, so that memory is refused before the read
         _, memory = read_checkpoint(path)
         model.backend.upload(model.params.memory, memory)
         return model
@@ -92,6 +95,7 @@ class GPT2:
         vocab_size: int | None = None,
         backend: Any = "cpu",
         dtype: str = "float32",
+        recompute: int = 0,
     ) -> Self:
         """Make a model of random weights, those that PyTorch draws from the same seed.
 
@@ -100,7 +104,7 @@ class GPT2:
         """
         from .rng import init_params
 
-        model = cls(descriptor_config(name, vocab_size), backend, dtype)
+        model = cls(descriptor_config(name, vocab_size), backend, dtype, recompute)
         model.backend.upload(model.params.memory, init_params(model.config, seed))
         return model
 
@@ -141,7 +145,7 @@ class GPT2:
         if targets is None:  # the logits, and a copy without padding
             needed = B * T * (Vp + V) * np.dtype(self.dtype).itemsize
             require_memory("GPT2", f"an array of logits with B={B} and T={T}", needed)
-        self._forward()
+        self._forward_pass()
         if targets is not None:
             ops.classifier_forward(work.acts.losses, work.acts.lnf, wte, work.batch.targets, V=V)
             return self._finish_loss()
@@ -152,7 +156,7 @@ class GPT2:
     def next_logits(self, tokens: ArrayLike) -> NDArray[Any]:
         """Give the logits (B, V) of the token that follows `tokens`, integers (B, T)."""
         self._start("next_logits", tokens, None)
-        self._forward()
+        self._forward_pass()
         B, T = self._work.shape
         Vp = self.config.padded_vocab_size
         rows = self._work.lnf_rows
@@ -180,7 +184,7 @@ class GPT2:
             )
         B, T = self._work.shape
         self._fit_backward()
-        self._backward(dloss=1 / (B * T), accumulate=True)
+        self._backward_pass(dloss=1 / (B * T), accumulate=True)
 
     def forward_backward(
         self,
@@ -202,8 +206,8 @@ class GPT2:
         self._start("forward_backward", tokens, targets)
         self._fit_backward()
         B, T = self._work.shape
-        self._forward()
-        self._backward(1 / (B * T) if dloss is None else dloss, accumulate)
+        self._forward_pass()
+        self._backward_pass(1 / (B * T) if dloss is None else dloss, accumulate)
         return self._finish_loss()
 
     def grad_norm(self) -> float:
@@ -276,76 +280,6 @@ class GPT2:
         batch = self._work.batch
         return dict(seed_forward(self.config, self.params, batch.tokens, batch.targets).items())
 
-    # the two lists
-
-    def _forward(self) -> None:
-        ops, params, acts = self.backend, self.params, self._work.acts
-        L, NH = self.config.num_layers, self.config.num_heads
-
-        ops.encoder_forward(acts.encoded, self._work.batch.tokens, params.wte, params.wpe)
-        a, p = acts.layer(0), params.layer(0)
-        ops.layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, acts.encoded, p.ln1w, p.ln1b)
-        residual = acts.encoded
-        for l in range(L):
-            a, p = acts.layer(l), params.layer(l)
-            ops.matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb)
-            ops.attention_forward(a.atty, a.lse, a.qkv, NH=NH)
-            ops.matmul_forward(acts.proj, a.atty, p.attprojw, p.attprojb)
-            ops.residual_layernorm_forward(
-                a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, residual, acts.proj, p.ln2w, p.ln2b
-            )
-            ops.matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb)
-            ops.matmul_forward(acts.proj, a.fch_gelu, p.fcprojw, p.fcprojb)
-            if l + 1 < L:
-                n, q = acts.layer(l + 1), params.layer(l + 1)
-                out, mean, rstd, weight, bias = n.ln1, n.ln1_mean, n.ln1_rstd, q.ln1w, q.ln1b
-            else:
-                out, mean, rstd = acts.lnf, acts.lnf_mean, acts.lnf_rstd
-                weight, bias = params.lnfw, params.lnfb
-            ops.residual_layernorm_forward(
-                a.residual3, out, mean, rstd, a.residual2, acts.proj, weight, bias
-            )
-            residual = a.residual3
-
-    def _backward(self, dloss: float, accumulate: bool) -> None:
-        ops, params, grads = self.backend, self.params, self._made_grads()
-        acts, batch, s = self._work.acts, self._work.batch, self._work.scratch
-        L, NH, V = self.config.num_layers, self.config.num_heads, self.config.vocab_size
-        how = {"accumulate": accumulate}
-
-        ops.classifier_forward_backward(
-            acts.losses, s.dln, grads.wte, acts.lnf, params.wte, batch.targets,
-            V=V, dloss=dloss, **how,
-        )  # fmt: skip
-        ops.zero(s.dresidual)  # from here on, the layernorms add to it
-        ops.layernorm_backward(
-            s.dresidual, grads.lnfw, grads.lnfb, s.dln, acts.layer(L - 1).residual3,
-            params.lnfw, acts.lnf_mean, acts.lnf_rstd, **how,
-        )  # fmt: skip
-        for l in reversed(range(L)):
-            a, p, g = acts.layer(l), params.layer(l), grads.layer(l)
-            residual = acts.layer(l - 1).residual3 if l else acts.encoded
-            ops.matmul_gelu_backward(
-                s.dfch, g.fcprojw, g.fcprojb, s.dresidual, a.fch_gelu, p.fcprojw, a.fch, **how
-            )
-            ops.matmul_backward(s.dln, g.fcw, g.fcb, s.dfch, a.ln2, p.fcw, **how)
-            ops.layernorm_backward(
-                s.dresidual, g.ln2w, g.ln2b, s.dln, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd,
-                **how,
-            )  # fmt: skip
-            ops.matmul_backward(
-                s.datty, g.attprojw, g.attprojb, s.dresidual, a.atty, p.attprojw, **how
-            )
-            ops.attention_backward(s.dqkv, s.datty, a.atty, a.lse, a.qkv, NH=NH)
-            ops.matmul_backward(s.dln, g.qkvw, g.qkvb, s.dqkv, a.ln1, p.qkvw, **how)
-            ops.layernorm_backward(
-                s.dresidual, g.ln1w, g.ln1b, s.dln, residual, p.ln1w, a.ln1_mean, a.ln1_rstd, **how
-            )
-        if not accumulate:
-            ops.zero(grads.wpe)
-        # wte is tied: its gradient already holds the classifier's part, so add
-        ops.encoder_backward(grads.wte, grads.wpe, s.dresidual, batch.tokens, accumulate=True)
-
     # around a pass
 
     def _start(self, who: str, tokens: ArrayLike, targets: ArrayLike | None) -> None:
@@ -365,6 +299,15 @@ class GPT2:
         self.backend.upload(self._work.batch.tokens, checked)
         if targets is not None:
             self.backend.upload(self._work.batch.targets, follow)
+
+    def _forward_pass(self) -> None:
+        forward_pass(self.backend, self.config, self.params, self._work, bf16=False)
+
+    def _backward_pass(self, dloss: float, accumulate: bool) -> None:
+        backward_pass(
+            self.backend, self.config, self.params, self._made_grads(), self._work,
+            dloss=dloss, accumulate=accumulate, bf16=False,
+        )  # fmt: skip
 
     def _finish_loss(self) -> float:
         losses = self.backend.download(self._work.acts.losses)

@@ -10,7 +10,8 @@
     N         elements of a flat view
 
 A tensor with axis L holds all layers together. All tensors of a table lie in one block of memory,
-one behind the other, so that a checkpoint is one read and an optimizer step is one pass.
+one behind the other, so that a checkpoint is one read and an optimizer step is one pass; but of
+those that the passes make and use up, some take turns in the same place: see SHARED.
 """
 
 import math
@@ -40,7 +41,7 @@ PARAMS: dict[str, tuple[str, ...]] = {
 
 DECAYED = ("wte", "wpe", "qkvw", "attprojw", "fcw", "fcprojw")  # 2-D in a layer; same as llm.c
 
-# what a training step keeps: no (T, T) attention, no logits
+# What the forward pass makes, no (T, T) attention and no logits; axis L: kept for the backward pass
 ACTS: dict[str, tuple[str, ...]] = {
     "encoded":   ("B", "T", "C"),
     "ln1":       ("L", "B", "T", "C"),
@@ -60,17 +61,39 @@ ACTS: dict[str, tuple[str, ...]] = {
     "lnf_mean":  ("B", "T"),
     "lnf_rstd":  ("B", "T"),
     "losses":    ("B", "T"),
-    "proj":      ("B", "T", "C"),         # attproj, then fcproj: lives until the residual is added
+    "proj":      ("B", "T", "C"),         # attproj, then fcproj
+    "dln":       ("B", "T", "C"),         # gradient of lnf, then of ln2 and ln1
 }
 
-# gradients of activations: what the backward pass uses for one layer after the other
+# what the backward pass needs besides: gradients of activations, of one layer after the other
 SCRATCH: dict[str, tuple[str, ...]] = {
     "dresidual": ("B", "T", "C"),
-    "dln":       ("B", "T", "C"),         # of lnf, ln2 and ln1 in turn
+    "dfch":      ("B", "T", "4C"),
     "dqkv":      ("B", "T", "3C"),
     "datty":     ("B", "T", "C"),
-    "dfch":      ("B", "T", "4C"),
 }
+
+# what each level of recompute makes again instead of keeping it; same as llm.c's -r
+REMADE = {0: (), 1: ("fch_gelu",), 2: ("fch_gelu", "ln1", "ln2")}
+
+# Tensors that never live together share a place. A line here is a place, with who lives there in
+# turn, each from where it is written to where it is last read. In the words of passes.py:
+#
+#            forward, layer after layer         backward, layer after layer
+#   row      proj  attproj    -> residual2      dln   classifier -> lnf, fc -> ln2, qkv -> ln1
+#                  fcproj     -> residual3
+#   wide                                        dfch  fcproj     -> fc
+#                                               datty attproj    -> attention
+#                                               dqkv  attention  -> qkv
+#   ln       ln1   layernorm  -> qkv            ln2   layernorm  -> fc
+#            ln2   layernorm  -> fc             ln1   layernorm  -> qkv
+#
+# The last is for what is made again: a tensor with axis L is kept, and shares nothing.
+SHARED = (
+    (("proj",), ("dln",)),
+    (("dfch",), ("dqkv", "datty")),
+    (("ln1",), ("ln2",)),
+)
 
 # what the C program keeps, in its order: for `num_activations`, for teaching and for checking
 SEED_ACTS: dict[str, tuple[str, ...]] = {
@@ -101,11 +124,17 @@ SEED_ACTS: dict[str, tuple[str, ...]] = {
 # fmt: on
 
 
+def acts_table(recompute: int) -> dict[str, tuple[str, ...]]:
+    """Give ACTS with what this level makes again held for one layer at a time: axis 1 for L."""
+    again = REMADE[recompute]
+    return {name: ("1", *axes[1:]) if name in again else axes for name, axes in ACTS.items()}
+
+
 def axis_size(axis: str, dims: Mapping[str, int]) -> int:
-    """Give the size of one axis: `C`, or a multiple such as `3C`."""
+    """Give the size of one axis: `C`, a multiple such as `3C`, or 1."""
     letters = axis.lstrip("0123456789")
-    factor = axis[: len(axis) - len(letters)]
-    return int(factor or 1) * dims[letters]
+    factor = int(axis[: len(axis) - len(letters)] or 1)
+    return factor * dims[letters] if letters else factor
 
 
 def table_shapes(
@@ -115,9 +144,39 @@ def table_shapes(
     return {name: tuple(axis_size(a, dims) for a in axes) for name, axes in table.items()}
 
 
+def table_offsets(
+    table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]
+) -> tuple[dict[str, int], int]:
+    """Give where in a block each tensor of a table begins, and the size of the block, in elements.
+
+    One lies behind the other in the table's order, but for those that share a place.
+    """
+    shapes = table_shapes(table, dims)
+    shared = {
+        name: turns
+        for turns in SHARED
+        if all(table.get(n, ("L",))[0] != "L" for turn in turns for n in turn)
+        for turn in turns
+        for name in turn
+    }
+    offsets: dict[str, int] = {}
+    end = 0
+    for name in table:
+        if name in offsets:
+            continue
+        start = end
+        for turn in shared.get(name, ((name,),)):
+            at = start
+            for tenant in turn:
+                offsets[tenant] = at
+                at += math.prod(shapes[tenant])
+            end = max(end, at)
+    return offsets, end
+
+
 def table_size(table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]) -> int:
-    """Count the elements of all tensors of a table."""
-    return sum(math.prod(shape) for shape in table_shapes(table, dims).values())
+    """Count the elements of the block that holds a table."""
+    return table_offsets(table, dims)[1]
 
 
 class Tensors:
@@ -138,27 +197,22 @@ class Tensors:
     ) -> None:
         """Allocate the block, or take `memory`, one axis of exactly the table's size."""
         self.shapes = table_shapes(table, dims)
-        self.offsets: dict[str, int] = {}
-        end = 0
-        for name, shape in self.shapes.items():
-            self.offsets[name] = end
-            end += math.prod(shape)
-        self.memory = backend.alloc((end,), dtype) if memory is None else memory
+        self.offsets, size = table_offsets(table, dims)
+        self.memory = backend.alloc((size,), dtype) if memory is None else memory
         self._layers: list[SimpleNamespace] = []
-        num_layers = dims["L"]
-        for l in range(num_layers):
+        for l in range(dims["L"]):
             views = {}
             for name, axes in table.items():
-                if axes[0] == "L":
+                if axes[0] in ("L", "1"):
                     shape = self.shapes[name][1:]
-                    start = self.offsets[name] + l * math.prod(shape)
-                    views[name] = backend.view(self.memory, start, shape)
+                    behind = l * math.prod(shape) if axes[0] == "L" else 0
+                    views[name] = backend.view(self.memory, self.offsets[name] + behind, shape)
             self._layers.append(SimpleNamespace(**views))
         for name, shape in self.shapes.items():
             setattr(self, name, backend.view(self.memory, self.offsets[name], shape))
 
     def layer(self, l: int) -> SimpleNamespace:
-        """Give the views of layer `l`, by name, without the axis L."""
+        """Give the views of layer `l`, by name, without the axis L or 1."""
         return self._layers[l]
 
     def items(self) -> Iterator[tuple[str, Any]]:

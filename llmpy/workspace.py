@@ -1,7 +1,7 @@
 """The memory that a batch needs: its tokens, the activations, the scratch of the backward pass.
 
 Each table lies at the front of a block of its own, which grows when a batch is larger than any
-before and is used again when it is not.
+before and is used again when it is not. Within a block, tensors.py says what shares memory.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from .config import GPT2Config
 from .errors import UsageError
 from .footprint import forward_bytes, model_bytes, require_memory, scratch_bytes
-from .tensors import ACTS, SCRATCH, Tensors, table_size
+from .tensors import SCRATCH, Tensors, acts_table, table_size
 
 BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")}
 
@@ -21,17 +21,19 @@ BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")
 class Workspace:
     """The tensors of one batch after another, on one backend.
 
-    shape     (B, T) of the batch at hand; (0, 0) before the first
-    batch     tokens and targets, int32
-    acts      activations
-    scratch   gradients of activations, one layer after the other; None until there is a backward
+    recompute  what the backward pass makes again; see REMADE in tensors.py
+    shape      (B, T) of the batch at hand; (0, 0) before the first
+    batch      tokens and targets, int32
+    acts       activations
+    scratch    gradients of activations, one layer after the other; None until there is a backward
     """
 
-    def __init__(self, config: GPT2Config, backend: Any, dtype: str) -> None:
+    def __init__(self, config: GPT2Config, backend: Any, dtype: str, recompute: int = 0) -> None:
         """Make an empty one: the first batch sets the size."""
         self.config = config
         self.backend = backend
         self.dtype = dtype
+        self.recompute = recompute
         self.free()
 
     def free(self) -> None:
@@ -46,12 +48,13 @@ class Workspace:
         """Make room for a forward pass. Raises UsageError if memory does not suffice."""
         if self.shape == (B, T):
             return
-        needed = forward_bytes(self.config, B, T, self._itemsize) - self._held("acts")
+        needed = forward_bytes(self.config, B, T, self._itemsize, self.recompute)
+        needed -= self._held("acts")
         require_memory("GPT2", f"a forward pass with B={B} and T={T}", needed)
         # the views go first: they would keep a block that is too small alive beside the new one
         self.shape, self.batch, self.acts, self.scratch = (0, 0), None, None, None
         self.batch = self._prefix("batch", BATCH, B, T, "int32")
-        self.acts = self._prefix("acts", ACTS, B, T, self.dtype)
+        self.acts = self._prefix("acts", acts_table(self.recompute), B, T, self.dtype)
         self.shape = (B, T)
 
     def fit_backward(self, more_blocks: int) -> None:

@@ -13,8 +13,8 @@ def flat(tensors):
     return np.array(ops.download(tensors.memory))
 
 
-def random_model(config=TINY, backend="numpy", dtype="float64", seed=0):
-    model = GPT2(config, backend, dtype)
+def random_model(config=TINY, backend="numpy", dtype="float64", seed=0, recompute=0):
+    model = GPT2(config, backend, dtype, recompute)
     rng = np.random.default_rng(seed)
     weights = rng.normal(0, 0.3, model.num_parameters)
     weights[config.vocab_size * config.channels : config.padded_vocab_size * config.channels] = 0

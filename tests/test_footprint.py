@@ -25,12 +25,20 @@ D12 = descriptor_config("d12")
 def test_sizes_of_gpt2_124m():
     """Worked by hand from the tables: B 64, T 1024, far beyond 2^31 elements."""
     L, NH, C, BT = 12, 12, 768, 64 * 1024
-    kept = BT * (C + L * (16 * C + 4 + NH) + 2 * C + 3)
+    kept = BT * (C + L * (16 * C + 4 + NH) + 2 * C + 3)  # proj and dln share one C
     assert model_bytes(D12) == 4 * 124_475_904
     assert forward_bytes(D12, 64, 1024) == 4 * kept
-    assert training_bytes(D12, 64, 1024) == 4 * (4 * 124_475_904 + kept + BT * 10 * C)
+    assert training_bytes(D12, 64, 1024) == 4 * (4 * 124_475_904 + kept + BT * 5 * C)
     assert training_bytes(D12, 64, 1024) > 2**35
     assert training_bytes(D12, 64, 1024, itemsize=8) == 2 * training_bytes(D12, 64, 1024)
+
+
+def test_sizes_of_what_is_made_again():
+    """GELU: one layer's 4C for those of all; LayerNorm: one C, in turn, for 2C of each layer."""
+    L, C, BT = 12, 768, 4 * 1024
+    kept, gelu, layernorm = (forward_bytes(D12, 4, 1024, recompute=level) for level in (0, 1, 2))
+    assert kept - gelu == 4 * BT * 4 * C * (L - 1)
+    assert gelu - layernorm == 4 * BT * C * (2 * L - 1)
 
 
 def test_seed_activations_are_counted_in_64_bit():

@@ -13,6 +13,7 @@ bench dump recipe verify
 train
 generate run_folder device c_lines
 model
+passes
 workspace intermediates backends data
 cpu rng footprint
 ops
