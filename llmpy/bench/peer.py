@@ -23,6 +23,10 @@ MODES = {"torch": ("compile", "eager"), "jax": ("compile",)}  # the better one c
 LIMIT_S = 1800.0  # a run that takes longer is ended
 
 
+class PeerTimeoutError(BackendError):
+    """A run of a peer that was ended because it took too long."""
+
+
 @dataclass(frozen=True)
 class PeerRun:
     """What a peer tells of one run."""
@@ -56,7 +60,7 @@ class Peer:
         limit_s      end the process after so long
         environment  None is that of this process
 
-        Raises BackendError if it fails, takes too long, or prints something else.
+        Raises PeerTimeoutError if it takes too long, BackendError if it fails in another way.
         """
         who = f"peer {self.kind} {self.mode}"
         command = [self.python, str(program(self.kind)), *_words(workload)]
@@ -70,7 +74,7 @@ class Peer:
                 command, capture_output=True, check=False, timeout=limit_s, env=environment
             )
         except subprocess.TimeoutExpired:
-            raise BackendError(f"{who}: not done after {limit_s:g} s, expected less") from None
+            raise PeerTimeoutError(f"{who}: not done after {limit_s:g} s, expected less") from None
         except OSError as error:
             raise BackendError(f"{who}: {self.python}: {error.strerror}") from None
         if done.returncode:

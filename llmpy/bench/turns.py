@@ -8,7 +8,6 @@ peer the one that is clearly slower in the first round sits out the rest.
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from ..console import note
 from ..errors import BackendError
@@ -21,7 +20,6 @@ LONG_ROUND_S = 120.0
 CLEARLY_SLOWER = 1.1
 
 Runs = dict[Peer, list[PeerRun]]
-T = TypeVar("T")
 
 
 def take_turns(
@@ -50,7 +48,7 @@ def take_turns(
                 note(str(error))
                 del playing[peer]
         if len(timings) == 1:
-            for peer in _slower(runs):
+            for peer in clearly_slower(runs):
                 playing.pop(peer, None)
             if rounds is None:
                 long = time.perf_counter() - start > LONG_ROUND_S
@@ -63,7 +61,7 @@ def _others(peer: Peer, playing: Mapping[Peer, object]) -> list[Peer]:
     return [other for other in playing if other.kind == peer.kind and other != peer]
 
 
-def _slower(runs: Runs) -> list[Peer]:
+def clearly_slower(runs: Runs) -> list[Peer]:
     """Give the peers that a mode of the same kind leaves clearly behind."""
     return [
         peer
