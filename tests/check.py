@@ -49,3 +49,24 @@ def close(got, want, tolerance, what=""):
     assert excess[worst] <= 0, message
     l2, largest = np.linalg.norm(difference), tolerance.l2 * max(1, norm)
     assert l2 <= largest, f"{what}: L2 norm of the difference {l2:.3g}, at most {largest:.3g}"
+
+
+class Together:
+    """The L2 norm of the differences of many tensors, as if they were one, relative to theirs.
+
+    For what may be far off in an element now and then, but not in many.
+    """
+
+    def __init__(self):
+        self.difference = self.norm = 0.0
+
+    def add(self, got, want):
+        """Take one more tensor in."""
+        want = np.asarray(want, np.float64)
+        self.difference = np.hypot(self.difference, np.linalg.norm(got - want))
+        self.norm = np.hypot(self.norm, np.linalg.norm(want))
+
+    def close(self, limit, what=""):
+        """Check the norm."""
+        message = f"{what}: relative L2 norm of all differences {{:.3g}}, at most {limit:.3g}"
+        assert self.difference <= limit * self.norm, message.format(self.difference / self.norm)

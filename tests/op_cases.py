@@ -21,10 +21,24 @@ OPS = tuple(
     if hasattr(getattr(ops, name), "__wrapped__") and name not in REFERENCE_ONLY
 )
 
+MODULES = {"numpy": "llmpy.ops", "cpu": "llmpy.cpu"}  # the backends
+
+# where bf16=True is still to be built: the files of ops, by backend
+NO_BF16 = {"cpu": ("matmul", "classifier", "attention")}
+
 # 1, 2, primes, and just under, on and over a tile of any width
 EDGES = (1, 2, 3, 5, 6, 7, 8, 11, 15, 16, 17, 23, 31, 33, 47, 48, 49, 65, 97)
 
 ADAMW = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1}
+
+
+def tile_edges():
+    """Give the sizes around the CPU backend's tile, and around the pieces of its sums."""
+    from llmpy.cpu.gemm import KC
+    from llmpy.cpu.simd import MR, NR
+
+    sizes = {1, 2 * NR + 1, *(n + i for n in (MR, NR, KC) for i in (-1, 0, 1))}
+    return sorted(sizes - {0})
 
 
 def activation_sizes():
@@ -47,6 +61,10 @@ def matmul_sizes():
         yield {"B": 1, "T": x, "C": 7, "OC": 16}
         yield {"B": 2, "T": 3, "C": x, "OC": 17}
         yield {"B": 1, "T": 6, "C": 5, "OC": x}
+    for x in tile_edges():  # each is an edge of all three products
+        yield {"B": 1, "T": x, "C": 5, "OC": 7}
+        yield {"B": 2, "T": 3, "C": x, "OC": 5}
+        yield {"B": 2, "T": 3, "C": 5, "OC": x}
     yield {"B": 1, "T": 1, "C": 1, "OC": 1}
     yield {"B": 3, "T": 43, "C": 131, "OC": 97}
     yield {"B": 1, "T": 7, "C": 1031, "OC": 50}
@@ -60,6 +78,9 @@ def attention_sizes():
         yield {"B": 1, "T": T, "NH": 1, "C": 4}
     for HS in (1, 2, 3, 7, 8, 16, 17, 32, 64):
         yield {"B": 2, "T": 5, "NH": 3, "C": 3 * HS}
+    for x in tile_edges():
+        yield {"B": 1, "T": x, "NH": 1, "C": 3}
+        yield {"B": 1, "T": 5, "NH": 1, "C": x}
     yield {"B": 3, "T": 19, "NH": 5, "C": 35}
     yield {"B": 1, "T": 131, "NH": 2, "C": 32}
     yield {"B": 1, "T": 523, "NH": 1, "C": 3}  # several blocks of rows, several pieces of keys
@@ -74,6 +95,14 @@ def vocabulary_sizes():
     yield {"B": 5, "T": 29, "C": 33, "V": 300, "Vp": 384, "maxT": 29, "N": 145}
     yield {"B": 1, "T": 17, "C": 7, "V": 128, "Vp": 128, "maxT": 64, "N": 17}
     yield {"B": 11, "T": 101, "C": 7, "V": 50, "Vp": 64, "maxT": 101, "N": 1111}  # many positions
+
+
+def classifier_sizes():
+    """Sizes for ops on (B, T, C), (Vp, C) and V."""
+    yield from vocabulary_sizes()
+    for x in tile_edges():
+        for N, C, V in ((x, 5, 3), (3, x, 5), (5, 3, x)):
+            yield {"B": 1, "T": N, "C": C, "V": V, "Vp": V + 1, "N": N}
 
 
 def flat_sizes():
@@ -91,7 +120,7 @@ SIZES = {
     "residual": activation_sizes,
     "softmax": vocabulary_sizes,
     "crossentropy": vocabulary_sizes,
-    "classifier": vocabulary_sizes,
+    "classifier": classifier_sizes,
     "adamw": flat_sizes,
     "global_norm": flat_sizes,
 }
@@ -122,9 +151,9 @@ def scalars_of(name, sizes):
             {**ADAMW, "decay": some, "step": 7, "grad_scale": 0.37},
             {**ADAMW, "decay": (), "step": 100_000, "grad_scale": 1.0},
         ]
-    if "accumulate" in names:
-        return [{**fixed, "accumulate": accumulate} for accumulate in (False, True)]
-    return [fixed]
+    flags = [flag for flag in ("accumulate", "bf16") if flag in names]
+    values = itertools.product((False, True), repeat=len(flags))
+    return [{**fixed, **dict(zip(flags, chosen, strict=True))} for chosen in values]
 
 
 def presences_of(name):
@@ -165,6 +194,8 @@ def _relate(name, arrays, scalars):
     """Bring inputs that a forward pass made into agreement, and weights to their usual size."""
     if "weight" in arrays and op_file(name) == "matmul":
         arrays["weight"] /= np.sqrt(arrays["weight"].shape[1])
+    if op_file(name) == "classifier":
+        arrays["wte"] /= np.sqrt(arrays["wte"].shape[1])
     if op_file(name) == "layernorm":  # no row of near equals, which nothing normalizes well
         inp = arrays["inp1" if "inp1" in arrays else "inp"]
         inp[..., ::2] += 8
@@ -176,7 +207,7 @@ def _relate(name, arrays, scalars):
         ops.gelu_forward(arrays["out"], arrays["pre"])
     elif name == "attention_backward":
         a = (arrays["out"], arrays["lse"], arrays["qkv"])
-        ops.attention_forward(*a, NH=scalars["NH"])
+        ops.attention_forward(*a, NH=scalars["NH"], bf16=scalars.get("bf16", False))
     elif name == "crossentropy_softmax_backward":
         ops.softmax_forward(arrays["probs"], arrays["probs"].copy(), V=scalars["V"])
     elif name == "adamw":
@@ -241,10 +272,16 @@ def _host(module, array):
     return np.asarray(module.download(array))
 
 
-def all_calls(name, rng, sizes=None):
-    """Go through sizes, scalars and optional arrays; give (text, arrays, scalars) of each call."""
+def all_calls(name, rng, sizes=None, module=ops):
+    """Go through sizes, scalars and optional arrays; give (text, arrays, scalars) of each call.
+
+    Calls that the backend `module` can't do yet are left out.
+    """
+    no_bf16 = op_file(name) in NO_BF16.get(module.name, ())
     for s, absent in itertools.product(sizes or sizes_of(name), presences_of(name)):
         for scalars in scalars_of(name, s):
+            if no_bf16 and scalars.get("bf16"):
+                continue
             without = f" without {', '.join(absent)}" if absent else ""
             arrays = make_arrays(name, s, scalars, rng, absent)
             yield f"{name} {s} {scalars}{without}", arrays, scalars
