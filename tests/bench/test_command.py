@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from llmpy import bench
+from llmpy import bench, ops
 from llmpy.bench import Bench, __main__
 from llmpy.bench.peer import Peer, PeerRun
 from llmpy.bench.report import limits_line, table
@@ -104,11 +104,16 @@ def test_a_run_beside_a_peer(monkeypatch, capfd, measured, tmp_path):
     program = tmp_path / "peer_jax.py"
     program.write_text("""
 import json, os, sys
-assert "GOMP_SPINCOUNT" not in os.environ or os.environ["GOMP_SPINCOUNT"] == "mine"
+assert "OURS" not in os.environ  # what a backend sets for itself
 assert sys.argv[sys.argv.index("--dtype") + 1] == "float32"
 print(json.dumps({"peer": "jax 1.2", "median_s": 0.5, "peak_rss_gb": 2.0}))
 """)
-    monkeypatch.setenv("GOMP_SPINCOUNT", "mine")
+
+    def open_backend(device):
+        monkeypatch.setenv("OURS", "1")
+        return ops, "backend numpy"
+
+    monkeypatch.setattr("llmpy.cli.bench.open_backend", open_backend)
     monkeypatch.setattr("llmpy.bench.peer.PROGRAMS", tmp_path)
     monkeypatch.setattr("llmpy.bench.peer.check_python", lambda kind, python: None)
     runs = []
