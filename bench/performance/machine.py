@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 import llmpy
-from llmpy.cpu.limits import data_caches
+from llmpy.cpu.caches import data_caches
 from llmpy.cpu.simd import MR, NR
 from llmpy.cpu.threads import available
 

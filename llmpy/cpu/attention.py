@@ -14,10 +14,12 @@ import numpy as np
 from numba import get_thread_id, prange
 
 from ..errors import UsageError
-from .gemm import B_PANEL, KC, pack_panel_a, pack_panel_b
+from .gemm import B_PANEL, KC
 from .jit import parallel, serial
 from .memory import data, max_threads, scratch
-from .simd import ADD, MR, NR, WRITE, W, floats, row_max, tile
+from .packing import pack_panel_a, pack_panel_b
+from .simd import MR, NR, W, floats, row_max
+from .tile import ADD, WRITE, edge_tile, tile
 from .vector_math import dot, exp_row
 
 Q_PANELS = 8
@@ -31,7 +33,9 @@ WHOLE = 32  # floats that LLVM takes at a time in exp_row; the rest of a row it 
 def pack_keys(dst, src, ld, T, HS):
     """Pack T rows of HS floats as the B of a product over HS: panels of NR keys."""
     for p in range(-(-T // NR)):
-        pack_panel_b(dst + 4 * p * NR * HS, src + 4 * p * NR * ld, ld, 1, min(NR, T - p * NR), HS)
+        pack_panel_b(
+            dst + 4 * p * NR * HS, src + 4 * p * NR * ld, ld, 1, min(NR, T - p * NR), HS, 0
+        )
 
 
 @serial
@@ -42,22 +46,25 @@ def pack_heads(dst, src, ld, rows, HS):
         for p in range(panels):
             at = src + 4 * (q * KC * ld + p * NR)
             k = min(KC, rows - q * KC)
-            pack_panel_b(dst + 4 * (q * panels + p) * B_PANEL, at, ld, 0, min(NR, HS - p * NR), k)
+            pack_panel_b(
+                dst + 4 * (q * panels + p) * B_PANEL, at, ld, 0, min(NR, HS - p * NR), k, 0
+            )
 
 
 @serial
 def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, T, HS):
     """Write c = src keys^T for `rows` rows of src, from row `first` on, and the keys they see."""
     for t in range(-(-rows // MR)):
-        pa, a_row, a_k = src + 4 * t * MR * ld, ld, 1
-        if rows - t * MR < MR:  # a panel that sticks out can't be read as it lies
-            pack_panel_a(a, pa, ld, 1, rows - t * MR, HS)
-            pa, a_row, a_k = a, 1, MR
+        pa, there = src + 4 * t * MR * ld, min(MR, rows - t * MR)
         last = first + t * MR + MR  # keys beyond are masked for all rows of the panel
         p = 0
         while p * NR < last and p * NR < T:
             at = c + 4 * (t * MR * ldc + p * NR)
-            tile(at, ldc, pa, a_row, a_k, packed_keys + 4 * p * NR * HS, HS, WRITE, 0)
+            keys = packed_keys + 4 * p * NR * HS
+            if there == MR:
+                tile(0, at, ldc, pa, ld, 1, keys, HS, WRITE, 0)
+            else:
+                edge_tile(0, at, ldc, pa, ld, 1, keys, HS, WRITE, 0, there, NR)
             p += 1
 
 
@@ -76,7 +83,7 @@ def product_with_heads(c, ldc, weights, ldw, packed_heads, first, rows, HS):
             for p in range(panels):
                 b = packed_heads + 4 * (q * panels + p) * B_PANEL
                 at = c + 4 * (t * MR * ldc + p * NR)
-                tile(at, ldc, pa, ldw, 1, b, k, ADD if q else WRITE, 0)
+                tile(0, at, ldc, pa, ldw, 1, b, k, ADD if q else WRITE, 0)
 
 
 @serial
@@ -89,11 +96,11 @@ def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, first, rows, HS
     for t in range(-(-keys // MR)):
         skipped = max(0, t * MR - first)
         at_weights = weights + 4 * (skipped * ldw + t * MR)
-        pack_panel_a(a, at_weights, ldw, 0, min(MR, keys - t * MR), rows - skipped)
+        pack_panel_a(a, at_weights, ldw, 0, min(MR, keys - t * MR), rows - skipped, 0)
         for p in range(-(-HS // NR)):
             at = c + 4 * (t * MR * ldc + p * NR)
             b = packed_rows + 4 * (p * B_PANEL + skipped * NR)
-            tile(at, ldc, a, 1, MR, b, rows - skipped, ADD, 0)
+            tile(0, at, ldc, a, 1, MR, b, rows - skipped, ADD, 0)
 
 
 @serial

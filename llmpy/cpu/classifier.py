@@ -1,32 +1,33 @@
 """Classifier on the CPU. The maths and the contract are in ops/classifier.py.
 
 The logits of a chunk of positions are made, turned into their own gradient in place, and used up
-by the two products of the backward pass before the next chunk begins.
+by the two products of the backward pass before the next chunk begins. A chunk is as long as the
+logits of about 8 MB, but a whole number of the pieces over which gemm sums: the sum over positions
+that is dwte is then cut in the same places, and has the same bits, whatever the chunk.
 """
 
 import numpy as np
 from numba import prange
 
-from ..errors import UsageError
 from ..ops.memory import view
 from .crossentropy import row_loss
-from .gemm import gemm
+from .gemm import KC, gemm
 from .jit import parallel
 from .matmul import matrix
 from .memory import scratch
-from .simd import ADD, WRITE
 from .softmax import softmax_row
+from .tile import ADD, WRITE
+
+CHUNK = 1 << 21  # logits of a chunk, unless KC positions have more
 
 
 def chunk_rows(V):
-    """Give the positions of a chunk: about 8 MB of logits, but enough rows for the products."""
-    return min(512, max(128, (1 << 21) // V))
+    """Give the positions of a chunk."""
+    return max(1, CHUNK // V // KC) * KC
 
 
 def logits_forward(logits, lnf, wte, *, bf16=False):
-    if bf16:
-        raise UsageError("logits_forward: bf16 is True, expected False: not built yet on the CPU")
-    gemm(logits, lnf, wte, a_unit_k=True, b_unit_k=True, K=wte.shape[1])
+    gemm(logits, lnf, wte, a_unit_k=True, b_unit_k=True, K=wte.shape[1], bf16=bf16)
 
 
 @parallel
@@ -48,7 +49,7 @@ def gradients_kernel(losses, logits, targets, dloss):
             row[v] = row[v] * dloss
 
 
-def chunks(losses, lnf, wte, targets, V):
+def chunks(losses, lnf, wte, targets, V, bf16):
     """Go through chunks of positions: their losses, lnf, targets and logits, and the first row."""
     rows, losses, targets = matrix(lnf), losses.reshape(-1), targets.reshape(-1)
     step = chunk_rows(V)
@@ -56,31 +57,26 @@ def chunks(losses, lnf, wte, targets, V):
         part = slice(first, first + step)
         count = len(losses[part])
         logits = view(scratch("logits", count * V), 0, (count, V))
-        logits_forward(logits, rows[part], wte[:V])
+        logits_forward(logits, rows[part], wte[:V], bf16=bf16)
         yield losses[part], rows[part], targets[part], logits, part
 
 
 def classifier_forward(losses, lnf, wte, targets, *, V, bf16=False):
-    if bf16:
-        raise UsageError(
-            "classifier_forward: bf16 is True, expected False: not built yet on the CPU"
-        )
-    for part_losses, _, part_targets, logits, _ in chunks(losses, lnf, wte, targets, V):
+    for part_losses, _, part_targets, logits, _ in chunks(losses, lnf, wte, targets, V, bf16):
         losses_kernel(part_losses, logits, part_targets)
 
 
 def classifier_forward_backward(
     losses, dlnf, dwte, lnf, wte, targets, *, V, dloss, accumulate, bf16=False
 ):
-    if bf16:
-        raise UsageError(
-            "classifier_forward_backward: bf16 is True, expected False: not built yet on the CPU"
-        )
     drows, mode = matrix(dlnf), ADD if accumulate else WRITE
-    for part_losses, rows, part_targets, logits, part in chunks(losses, lnf, wte, targets, V):
+    for part_losses, rows, part_targets, logits, part in chunks(losses, lnf, wte, targets, V, bf16):
         gradients_kernel(part_losses, logits, part_targets, np.float32(dloss))
-        gemm(drows[part], logits, wte[:V], a_unit_k=True, b_unit_k=False, K=V)
-        gemm(dwte[:V], logits, rows, a_unit_k=False, b_unit_k=False, K=len(rows), mode=mode)
+        gemm(drows[part], logits, wte[:V], a_unit_k=True, b_unit_k=False, K=V, bf16=bf16)
+        gemm(
+            dwte[:V], logits, rows, a_unit_k=False, b_unit_k=False, K=len(rows), bf16=bf16,
+            mode=mode,
+        )  # fmt: skip
         mode = ADD
     if not accumulate:
         dwte[V:] = 0

@@ -2,155 +2,74 @@
 
     c[m, n] = sum over k of a[m, k] b[k, n]
 
-1. Tile. `simd.tile` keeps MR x NR sums in registers while k runs: 2 MR NR operations for MR + NR
-   floats read.
-2. Packing. The tile reads B as a panel, B[k][NR], from front to back: `pack_panel_b` copies it so,
-   transposing where memory runs along k. Of A it wants MR values for each k, and takes them where
-   they lie if memory runs along k; `pack_panel_a` makes panels A[k][MR] where it does not. So one
-   kernel serves the three products of a layer: NT (forward), NN (dinp), TN (dweight).
-3. Blocking. k is cut into pieces of KC, so that a panel of B stays in the first cache (L1) and a
-   block of A in the second, while c is visited once a piece.
-4. Splitting. A is packed once, by all threads, if at all; then blocks of c are shared out. Each
-   packs its own piece of B.
+1. Tile. `tile.tile` keeps MR x NR sums in registers while k runs: 2 MR NR operations for MR + NR
+   words read.
+2. Packing. The tile reads A and B from front to back as panels, A[k][MR] and B[k][NR], copied so
+   that one kernel serves the three products of a layer: NT (forward), NN (dinp), TN (dweight). For
+   bfloat16, numbers are rounded while they are packed. Where few panels of B would use it, A is
+   taken from its rows as they lie.
+3. Blocking. k is cut into pieces of KC. Within a piece, a panel of B stays in the first cache (L1),
+   and a block of A, as many rows as half of the second cache (L2) holds, is read once for each
+   panel; c is visited once a piece. While a panel is at work, the next is asked for from memory.
+4. Splitting. Blocks of c, cut along both of its sides, are shared out among the threads.
 
 A sum is made in the order of k, in pieces of KC, by one thread: its bits depend on neither the
-number of threads, nor the place of the element in c, nor the other rows.
+number of threads, nor the machine's caches, nor the place of the element in c, nor the other rows.
 
-All arguments are addresses and integers, so there is one compiled version. Rows of a, b and c are
-contiguous or strided by ld floats.
+All arguments of the kernel are addresses and integers, so there is one compiled version. Rows of a,
+b and c are contiguous or strided by ld floats.
 """
 
-import numpy as np
-from numba import get_thread_id, prange
+from functools import cache
 
+from numba import get_num_threads, get_thread_id, prange
+
+from .caches import second_cache_bytes
 from .jit import parallel, serial
 from .memory import data, max_threads, row, scratch
-from .simd import (
-    ADD,
-    BIAS,
-    MR,
-    NR,
-    WRITE,
-    W,
-    copy_mr,
-    copy_nr,
-    floats,
-    tile,
-    transpose_mr,
-    transpose_nr,
-)
+from .packing import A_GROUP, GROUP, column_sums, copy_mr, pack_panel_a, pack_panel_b, words
+from .simd import MR, NR, W, floats, prefetch
+from .tile import ADD, WRITE, edge_tile, tile
 from .vector_math import gelu_row, scale_by_gelu_derivative
 
 KC = 256  # terms of a sum between two visits to c
-MB_PANELS = 288 // MR  # panels of A in a block: 288 * KC floats are 288 KiB, for the L2 cache
-NB_PANELS = 4  # panels of B in a block, for an epilogue on whole vectors
-A_GROUP = 8  # panels of A that a task packs together, so that it reads whole cache lines
+LINE = 16  # floats of a cache line
+FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
+FEW_PANELS = 12  # panels of B that a block of A must meet for its packing to pay
 
-A_PANEL = KC * MR + W  # floats of a packed panel; W spare ones, see simd._define_transpose
+A_PANEL = KC * MR + W  # words of a packed panel; W spare ones, see packing.py
 B_PANEL = KC * NR
-OWN = B_PANEL + A_PANEL + MR * NR  # scratch of a thread: a panel of B, one of A, a tile
 
+AS_IT_LIES, OWN, SHARED = 0, 1, 2  # A: in place; packed by each task for itself; once, for all
 NOTHING, GELU, GELU_DERIVATIVE = 0, 1, 2  # epilogues
 
 
 @serial
-def pack_rest(dst, R, src, step_r, step_j, rows, j, k):
-    """Pack columns j to k one by one: dst[j * R + r] = src[r * step_r + j * step_j].
+def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
+    """Pack `rows` rows of A from row `first` on, k columns from `piece` on: MR rows an A_PANEL.
 
-    `rows` <= R are there; the missing ones are zero.
+    sums  address of the floats that get the sum of each row over these columns; or 0
     """
-    if j >= k:
-        return
-    out, inp = floats(dst, k * R), floats(src, (rows - 1) * step_r + (k - 1) * step_j + 1)
-    while j < k:
-        for r in range(rows):
-            out[j * R + r] = inp[r * step_r + j * step_j]
-        for r in range(rows, R):
-            out[j * R + r] = np.float32(0)
-        j += 1
-
-
-@serial
-def pack_panel_a(dst, src, ld, unit_k, rows, k):
-    """Pack `rows` <= MR rows of A over k columns: dst[j * MR + r] = A[r, j], missing rows zero.
-
-    unit_k  1 where memory runs along k (element r, j at r * ld + j), 0 where along the rows
-    """
-    j = 0
-    if rows == MR:
-        if unit_k:
-            while j + W <= k:
-                transpose_mr(dst + 4 * j * MR, src + 4 * j, ld)
-                j += W
-        else:
-            while j < k:
-                copy_mr(dst + 4 * j * MR, src + 4 * j * ld)
-                j += 1
-    pack_rest(dst, MR, src, ld if unit_k else 1, 1 if unit_k else ld, rows, j, k)
-
-
-@serial
-def pack_group_a(dst, a, ld, unit_k, first, piece, M, K):
-    """Pack up to A_GROUP panels of A from row `first` on, KC columns from `piece` on.
-
-    One A_PANEL lies behind the other.
-    """
-    src = a + 4 * (first * ld + piece if unit_k else first + piece * ld)
-    rows, k = min(A_GROUP * MR, M - first), min(KC, K - piece)
-    full = rows // MR
-    if unit_k:
-        for t in range(full):
-            pack_panel_a(dst + 4 * t * A_PANEL, src + 4 * t * MR * ld, ld, unit_k, MR, k)
-    else:
-        for j in range(k):  # a row of all panels at once: whole cache lines
-            for t in range(full):
-                copy_mr(dst + 4 * (t * A_PANEL + j * MR), src + 4 * (t * MR + j * ld))
-    if full * MR < rows:
-        last = src + 4 * full * MR * (ld if unit_k else 1)
-        pack_panel_a(dst + 4 * full * A_PANEL, last, ld, unit_k, rows - full * MR, k)
-
-
-@serial
-def pack_panel_b(dst, src, ld, unit_k, cols, k):
-    """Pack `cols` <= NR columns of B over k rows: dst[j * NR + c] = B[j, c], missing ones zero.
-
-    unit_k  1 where memory runs along k (element j, c at c * ld + j), 0 where along the columns
-    """
-    j = 0
-    if cols == NR:
-        if unit_k:
-            while j + W <= k:
-                transpose_nr(dst + 4 * j * NR, src + 4 * j, ld)
-                j += W
-        else:
-            while j < k:
-                copy_nr(dst + 4 * j * NR, src + 4 * j * ld)
-                j += 1
-    pack_rest(dst, NR, src, ld if unit_k else 1, 1 if unit_k else ld, cols, j, k)
-
-
-@serial
-def edge_tile(c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols, edge):
-    """Do what `tile` does for a tile that sticks out of c, by way of `edge`, MR x NR floats."""
-    tile(edge, NR, a, a_row, a_k, b, k, WRITE, bias)
-    made = floats(edge, MR * NR)
-    for i in range(rows):
-        row = floats(c + 4 * i * ldc, cols)
-        if mode == ADD:
-            for j in range(cols):
-                row[j] += made[i * NR + j]
-        elif mode == BIAS:
-            add = floats(bias, cols)
-            for j in range(cols):
-                row[j] = add[j] + made[i * NR + j]
-        else:
-            for j in range(cols):
-                row[j] = made[i * NR + j]
+    src, step = (a + 4 * (first * ld + piece), ld) if unit_k else (a + 4 * (first + piece * ld), 1)
+    whole = 0
+    if not unit_k and not bf16:  # a row of many panels at once: whole cache lines
+        while (whole + A_GROUP) * MR <= rows:
+            for j in range(k):
+                at = src + 4 * (whole * MR + j * ld)
+                for t in range(A_GROUP):
+                    copy_mr(dst + 4 * ((whole + t) * A_PANEL + j * MR), at + 4 * t * MR, ld)
+            whole += A_GROUP
+    for t in range(whole, -(-rows // MR)):
+        at = src + 4 * t * MR * step
+        pack_panel_a(dst + 4 * t * A_PANEL, at, ld, unit_k, min(MR, rows - t * MR), k, bf16)
+    if sums:
+        for c in range(0, rows, GROUP):
+            column_sums(sums + 4 * (first + c), src + 4 * c, ld, min(GROUP, rows - c), k)
 
 
 @serial
 def finish(epilogue, c, ldc, aux, ldaux, rows, cols):
-    """Do the epilogue on a block of c."""
+    """Do the epilogue on some columns of a block of c."""
     for i in range(rows):
         row, other = floats(c + 4 * i * ldc, cols), floats(aux + 4 * i * ldaux, cols)
         if epilogue == GELU:
@@ -159,79 +78,146 @@ def finish(epilogue, c, ldc, aux, ldaux, rows, cols):
             scale_by_gelu_derivative(row, other)
 
 
+@serial
+def prefetch_panel(b, ld, unit_k, first, last, cols, k):
+    """Ask for what the next panel of B is packed from: its columns `first` to `last`, or rows."""
+    if unit_k:
+        for c in range(first, min(last, cols)):
+            for j in range(0, k, LINE):
+                prefetch(b + 4 * (c * ld + j))
+    else:
+        for j in range(first, min(last, k)):
+            for c in range(0, cols, LINE):
+                prefetch(b + 4 * (j * ld + c))
+
+
 @parallel
 def gemm_kernel(
-    c, ldc, a, lda, a_unit_k, pack_a, b, ldb, b_unit_k, M, N, K, mode, bias, epilogue, aux, ldaux,
-    a_packed, own,
+    c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, pack_b, M, N, K, bf16, mode, bias,
+    epilogue, aux, ldaux, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
 ):  # fmt: skip
     """Compute c = or += a b, then the epilogue; see `gemm`."""
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
     b_step, b_piece = (ldb, KC) if b_unit_k else (1, KC * ldb)
+    block_panels = -(-m_panels // m_blocks)
 
-    # pass 1: pack A, panel after panel within each piece of k
-    if pack_a:
-        groups = -(-m_panels // A_GROUP)
-        for task in prange(groups * k_blocks):
-            q, t = task // groups, task % groups * A_GROUP
-            dst = a_packed + 4 * (q * m_panels + t) * A_PANEL
-            pack_group_a(dst, a, lda, a_unit_k, t * MR, q * KC, M, K)
+    # pass 1: pack what several blocks of c share
+    groups = -(-m_panels // A_GROUP) if a_form == SHARED else 0
+    a_tasks, b_tasks = groups * k_blocks, n_panels * k_blocks if pack_b else 0
+    if a_tasks + b_tasks > 0:
+        for task in prange(a_tasks + b_tasks):
+            if task < a_tasks:
+                q, first = task // groups, task % groups * A_GROUP * MR
+                rows, k = min(A_GROUP * MR, M - first), min(KC, K - q * KC)
+                dst = a_packed + 4 * (q * m_panels * A_PANEL + first // MR * A_PANEL)
+                to = sums + 4 * q * M if sums else 0
+                pack_block_a(dst, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
+            else:
+                q, p = (task - a_tasks) // n_panels, (task - a_tasks) % n_panels
+                cols, k = min(NR, N - p * NR), min(KC, K - q * KC)
+                dst = b_packed + 4 * (q * n_panels + p) * B_PANEL
+                at_b = b + 4 * (p * NR * b_step + q * b_piece)
+                pack_panel_b(dst, at_b, ldb, b_unit_k, cols, k, bf16)
 
     # pass 2: blocks of c
-    m_blocks, n_blocks = -(-m_panels // MB_PANELS), -(-n_panels // NB_PANELS)
     for task in prange(m_blocks * n_blocks):
-        mb, nb = task // n_blocks, task % n_blocks
+        mb, nb, tid = task // n_blocks, task % n_blocks, get_thread_id()
         t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
-        p0, p1 = nb * NB_PANELS, min(n_panels, nb * NB_PANELS + NB_PANELS)
-        panel_b = own + 4 * get_thread_id() * OWN
-        panel_a, edge = panel_b + 4 * B_PANEL, panel_b + 4 * (B_PANEL + A_PANEL)
+        p0, p1 = nb * n_panels // n_blocks, (nb + 1) * n_panels // n_blocks
+        first, rows = t0 * MR, min(M, t1 * MR) - t0 * MR
+        shares = -(-(NR if b_unit_k else KC) // (t1 - t0))  # of a panel, to ask for beside a tile
         for q in range(k_blocks):
             k, now = min(KC, K - q * KC), mode if q == 0 else ADD
-            if not pack_a and t1 * MR > M:  # a panel that sticks out of A can't be read as it lies
-                m = (t1 - 1) * MR
-                pack_panel_a(panel_a, a + 4 * (m * lda + q * KC), lda, 1, M - m, k)
+            k_words = words(k, bf16)
+            # the block of A: its address, words to its next panel, next row and next k
+            at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * KC), MR * lda, lda, 1
+            if a_form == OWN:
+                at_a, a_step, a_row, a_k = a_own + 4 * tid * block_panels * A_PANEL, A_PANEL, 1, MR
+                to = sums + 4 * q * M if sums and nb == 0 else 0
+                pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
+            elif a_form == SHARED:
+                at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
+                a_row, a_k = 1, MR
             for p in range(p0, p1):
                 cols = min(NR, N - p * NR)
                 at_b = b + 4 * (p * NR * b_step + q * b_piece)
-                pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k)
-                for t in range(t0, t1):
-                    rows = min(MR, M - t * MR)
-                    pa, a_row, a_k = panel_a, 1, MR
-                    if pack_a:
-                        pa = a_packed + 4 * (q * m_panels + t) * A_PANEL
-                    elif rows == MR:
-                        pa, a_row, a_k = a + 4 * (t * MR * lda + q * KC), lda, 1
-                    at, add = c + 4 * (t * MR * ldc + p * NR), bias + 4 * p * NR
-                    if rows == MR and cols == NR:
-                        tile(at, ldc, pa, a_row, a_k, panel_b, k, now, add)
+                panel_b = b_own + 4 * tid * B_PANEL
+                if pack_b:
+                    panel_b = b_packed + 4 * (q * n_panels + p) * B_PANEL
+                else:
+                    pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k, bf16)
+                for t in range(t1 - t0):
+                    at_c, pa = c + 4 * ((first + t * MR) * ldc + p * NR), at_a + 4 * t * a_step
+                    there, add = min(MR, rows - t * MR), bias + 4 * p * NR
+                    if there == MR and cols == NR:
+                        tile(bf16, at_c, ldc, pa, a_row, a_k, panel_b, k_words, now, add)
                     else:
-                        edge_tile(at, ldc, pa, a_row, a_k, panel_b, k, now, add, rows, cols, edge)
-        if epilogue != NOTHING:
-            rows, cols = min(M, t1 * MR) - t0 * MR, min(N, p1 * NR) - p0 * NR
-            at = c + 4 * (t0 * MR * ldc + p0 * NR)
-            finish(epilogue, at, ldc, aux + 4 * (t0 * MR * ldaux + p0 * NR), ldaux, rows, cols)
+                        edge_tile(
+                            bf16, at_c, ldc, pa, a_row, a_k, panel_b, k_words, now, add, there, cols
+                        )
+                    if not pack_b and p + 1 < p1:
+                        after, left = at_b + 4 * NR * b_step, min(NR, N - p * NR - NR)
+                        share = t * shares
+                        prefetch_panel(after, ldb, b_unit_k, share, share + shares, left, k)
+                done = (p - p0) % FINISHED + 1  # panels since the last epilogue
+                if epilogue != NOTHING and q == k_blocks - 1 and (done == FINISHED or p + 1 == p1):
+                    col = (p + 1 - done) * NR
+                    at_c, other = c + 4 * (first * ldc + col), aux + 4 * (first * ldaux + col)
+                    finish(epilogue, at_c, ldc, other, ldaux, rows, min(N, p * NR + NR) - col)
 
 
-def gemm(c, a, b, *, a_unit_k, b_unit_k, K, mode=WRITE, bias=None, epilogue=NOTHING, aux=None):
+@cache
+def blocks(M, N, K, threads):
+    """Give the numbers of blocks along the rows and along the columns of c.
+
+    A packed block of A fills at most five eighths of L2, and there is an equal number of blocks for
+    each thread where the panels suffice.
+    """
+    m_panels, n_panels = -(-M // MR), -(-N // NR)
+    held = max(1, second_cache_bytes() * 5 // 8 // (min(K, KC) * 4 * MR))
+    m_blocks = -(-m_panels // held)
+    while m_blocks < m_panels and m_blocks * n_panels < threads:
+        m_blocks += 1
+    n_blocks = 1
+    while n_blocks < n_panels and m_blocks * n_blocks % threads:
+        n_blocks += 1
+    return m_blocks, n_blocks
+
+
+def gemm(
+    c, a, b, *, a_unit_k, b_unit_k, K, bf16=False, mode=WRITE, bias=None, epilogue=NOTHING,
+    aux=None, sums=None,
+):  # fmt: skip
     """Compute c = a b, c += a b or c = a b + bias, then an epilogue on each finished block.
 
     c         f32 (M, N)  written, or added to
     a         f32 (M, K), or (K, M) without a_unit_k
     b         f32 (N, K), or (K, N) without b_unit_k
+    bf16      round a and b to bfloat16
     mode      WRITE, ADD or BIAS
     bias      f32 (N), read by BIAS
     epilogue  GELU: aux = gelu(c); GELU_DERIVATIVE: c *= gelu'(aux)
     aux       f32 (M, N)
+    sums      f32 (pieces of KC, M), which gets the sums of a over each piece; without a_unit_k only
 
     Matrices may be slices of wider ones: their last axis is contiguous.
     """
     M, N = c.shape
-    # rows a multiple of 4 KiB apart would meet in the same few lines of the first cache
-    pack_a = not a_unit_k or row(a) % 1024 == 0
-    panels = -(-M // MR) * -(-K // KC) if pack_a else 0
+    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
+    m_blocks, n_blocks = blocks(M, N, K, get_num_threads())
+    # rows a multiple of 4 KiB apart meet in few sets of the caches
+    in_place = a_unit_k and not bf16 and (row(a) % 1024 or m_panels == 1)
+    a_form = OWN
+    if n_panels // n_blocks < FEW_PANELS * (4 if K <= KC else 1):
+        a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
+    pack_b, threads = m_blocks > 1, max_threads()
     gemm_kernel(
-        data(c), row(c), data(a), row(a), int(a_unit_k), int(pack_a), data(b), row(b),
-        int(b_unit_k), M, N, K, mode, 0 if bias is None else data(bias),
-        epilogue, 0 if aux is None else data(aux), 0 if aux is None else row(aux),
-        data(scratch("a_packed", panels * A_PANEL)),
-        data(scratch("gemm", max_threads() * OWN)),
+        data(c), row(c), data(a), row(a), int(a_unit_k), a_form, data(b), row(b), int(b_unit_k),
+        int(pack_b), M, N, K, int(bf16), mode, 0 if bias is None else data(bias), epilogue,
+        0 if aux is None else data(aux), 0 if aux is None else row(aux),
+        0 if sums is None else data(sums), m_blocks, n_blocks,
+        data(scratch("a_packed", (a_form == SHARED) * m_panels * k_blocks * A_PANEL)),
+        data(scratch("a_own", (a_form == OWN) * threads * -(-m_panels // m_blocks) * A_PANEL)),
+        data(scratch("b_packed", pack_b * n_panels * k_blocks * B_PANEL)),
+        data(scratch("b_own", threads * B_PANEL)),
     )  # fmt: skip

@@ -5,17 +5,18 @@ so `llmpy bench` measures both first.
 """
 
 import time
-from pathlib import Path
 
 import numba
 import numpy as np
 from numba import prange
 
+from .caches import first_cache_bytes, last_cache_bytes
 from .jit import parallel
 from .memory import alloc, data
-from .simd import MR, NR, WRITE, tile
+from .packing import STEP
+from .simd import MR, NR
+from .tile import WRITE, tile
 
-CACHES = Path("/sys/devices/system/cpu")
 TRIALS = 10  # the best of them counts: what else the machine does only slows it
 TRIAL_S = 0.05
 CHUNK = 16384  # elements of a task, as in adamw.py
@@ -24,7 +25,7 @@ f32 = np.float32
 
 
 @parallel
-def tile_kernel(tasks, times, operands, stride, k):
+def tile_kernel(tasks, times, operands, stride, k, bf16):
     """Multiply the same panels `times` times in each task; a task has `stride` floats of its own.
 
     They hold a panel of B, then one of A, then the product.
@@ -33,10 +34,10 @@ def tile_kernel(tasks, times, operands, stride, k):
         b = operands + 4 * task * stride
         a, c = b + 4 * k * NR, b + 4 * k * (NR + MR)
         for _ in range(times):
-            tile(c, NR, a, 1, MR, b, k, WRITE, 0)
+            tile(bf16, c, NR, a, 1, MR, b, k, WRITE, 0)
 
 
-def peak_gflops(l1_bytes: int | None = None) -> float:
+def peak_gflops(bf16: bool = False, l1_bytes: int | None = None) -> float:
     """Measure the multiplications and additions of the tile on all threads, in 1e9 a second.
 
     Its panels fill three quarters of the first cache, of `l1_bytes`.
@@ -45,14 +46,16 @@ def peak_gflops(l1_bytes: int | None = None) -> float:
     threads, stride = numba.get_num_threads(), k * (MR + NR) + MR * NR
     operands = alloc((threads * stride,))
     operands[:] = np.random.default_rng(0).standard_normal(operands.size, np.float32)
-    operations = 2 * MR * NR * k * threads
+    operations = 2 * MR * NR * k * threads * (STEP if bf16 else 1)
+
+    def run(times):
+        return seconds_of(tile_kernel, threads, times, data(operands), stride, k, int(bf16))
+
     times = 1
-    tile_kernel(threads, times, data(operands), stride, k)  # compiled, and in the cache
-    while seconds_of(tile_kernel, threads, times, data(operands), stride, k) < TRIAL_S:
+    run(times)  # compiled, and in the cache
+    while run(times) < TRIAL_S:
         times *= 2
-    best = min(
-        seconds_of(tile_kernel, threads, times, data(operands), stride, k) for _ in range(TRIALS)
-    )
+    best = min(run(times) for _ in range(TRIALS))
     return operations * times / best / 1e9
 
 
@@ -89,35 +92,6 @@ def bandwidth_gbs(count: int | None = None) -> float:
     update_kernel(*arrays)  # compiled
     best = min(seconds_of(update_kernel, *arrays) for _ in range(TRIALS))
     return 7 * 4 * count / best / 1e9
-
-
-def data_caches(folder=CACHES):
-    """Give (level, bytes) of each data cache of the machine, those that cores share once."""
-    found = set()
-    for index in folder.glob("cpu[0-9]*/cache/index[0-9]*"):
-        try:
-            level, size, kind, cpus = (
-                (index / name).read_text(encoding="ascii").strip()
-                for name in ("level", "size", "type", "shared_cpu_list")
-            )
-            if kind != "Instruction" and size.endswith("K"):
-                found.add((int(level), cpus, int(size[:-1]) * 1024))
-        except (OSError, ValueError):
-            continue
-    return [(level, size) for level, _, size in sorted(found)]
-
-
-def first_cache_bytes(folder=CACHES):
-    """Give the bytes of a core's first cache; 32 KiB where the system does not tell."""
-    return min((size for level, size in data_caches(folder) if level == 1), default=1 << 15)
-
-
-def last_cache_bytes(folder=CACHES):
-    """Give the bytes of all caches of the last level together, within 32 to 512 MiB."""
-    caches = data_caches(folder)
-    last = max((level for level, _ in caches), default=0)
-    total = sum(size for level, size in caches if level == last)
-    return min(max(total, 1 << 25), 1 << 29)
 
 
 def seconds_of(kernel, *args):

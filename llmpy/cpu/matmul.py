@@ -1,14 +1,10 @@
 """Matmul on the CPU. The maths and the contract are in ops/matmul.py, the method in gemm.py."""
 
-import numpy as np
-from numba import prange
-
-from ..errors import UsageError
-from .gemm import GELU, GELU_DERIVATIVE, gemm
-from .jit import parallel
-from .simd import ADD, BIAS, WRITE
-
-COLUMNS = 64  # columns that a task sums
+from ..ops.memory import view
+from .gemm import GELU, GELU_DERIVATIVE, KC, gemm
+from .jit import serial
+from .memory import scratch
+from .tile import ADD, BIAS, WRITE
 
 
 def matrix(array):
@@ -17,63 +13,55 @@ def matrix(array):
 
 
 def matmul_forward(out, inp, weight, bias, *, bf16=False):
-    if bf16:
-        raise UsageError("matmul_forward: bf16 is True, expected False: not built yet on the CPU")
     gemm(
         matrix(out), matrix(inp), weight, a_unit_k=True, b_unit_k=True, K=weight.shape[1],
-        mode=WRITE if bias is None else BIAS, bias=bias,
+        bf16=bf16, mode=WRITE if bias is None else BIAS, bias=bias,
     )  # fmt: skip
 
 
 def matmul_gelu_forward(out, pre, inp, weight, bias, *, bf16=False):
-    if bf16:
-        raise UsageError(
-            "matmul_gelu_forward: bf16 is True, expected False: not built yet on the CPU"
-        )
     gemm(
         matrix(pre), matrix(inp), weight, a_unit_k=True, b_unit_k=True, K=weight.shape[1],
-        mode=WRITE if bias is None else BIAS, bias=bias, epilogue=GELU, aux=matrix(out),
+        bf16=bf16, mode=WRITE if bias is None else BIAS, bias=bias, epilogue=GELU, aux=matrix(out),
     )  # fmt: skip
 
 
 def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate, bf16=False):
-    if bf16:
-        raise UsageError("matmul_backward: bf16 is True, expected False: not built yet on the CPU")
-    gemm(matrix(dinp), matrix(dout), weight, a_unit_k=True, b_unit_k=False, K=weight.shape[0])
-    weight_gradients(dweight, dbias, matrix(dout), matrix(inp), accumulate)
+    gemm(
+        matrix(dinp), matrix(dout), weight, a_unit_k=True, b_unit_k=False, K=weight.shape[0],
+        bf16=bf16,
+    )  # fmt: skip
+    weight_gradients(dweight, dbias, matrix(dout), matrix(inp), accumulate, bf16)
 
 
 def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate, bf16=False):
-    if bf16:
-        raise UsageError(
-            "matmul_gelu_backward: bf16 is True, expected False: not built yet on the CPU"
-        )
     gemm(
         matrix(dpre), matrix(dout), weight, a_unit_k=True, b_unit_k=False, K=weight.shape[0],
-        epilogue=GELU_DERIVATIVE, aux=matrix(pre),
+        bf16=bf16, epilogue=GELU_DERIVATIVE, aux=matrix(pre),
     )  # fmt: skip
-    weight_gradients(dweight, dbias, matrix(dout), matrix(out), accumulate)
+    weight_gradients(dweight, dbias, matrix(dout), matrix(out), accumulate, bf16)
 
 
-def weight_gradients(dweight, dbias, dout, inp, accumulate):
+def weight_gradients(dweight, dbias, dout, inp, accumulate, bf16=False):
     """Write dout.T inp and the column sums of dout, or add them."""
-    mode = ADD if accumulate else WRITE
-    gemm(dweight, dout, inp, a_unit_k=False, b_unit_k=False, K=len(dout), mode=mode)
+    N, OC = dout.shape
+    pieces, sums = -(-N // KC), None
     if dbias is not None:
-        column_sums(dbias, dout, accumulate)
+        sums = view(scratch("sums", pieces * OC), 0, (pieces, OC))
+    gemm(
+        dweight, dout, inp, a_unit_k=False, b_unit_k=False, K=N, bf16=bf16,
+        mode=ADD if accumulate else WRITE, sums=sums,
+    )  # fmt: skip
+    if dbias is not None:
+        add_pieces(dbias, sums, accumulate)
 
 
-@parallel
-def column_sums(out, inp, accumulate):
-    """Sum each column of inp, from the first row to the last."""
-    N, C = inp.shape
-    for task in prange(-(-C // COLUMNS)):  # every column is independent
-        first = task * COLUMNS
-        last = min(C, first + COLUMNS)
-        sums = np.zeros(COLUMNS, np.float32)
-        for n in range(N):
-            row = inp[n, first:last]
-            for c in range(row.shape[0]):
-                sums[c] += row[c]
-        for c in range(first, last):
-            out[c] = out[c] + sums[c - first] if accumulate else sums[c - first]
+@serial
+def add_pieces(out, sums, accumulate):
+    """Add up the sums over the pieces of k, in their order."""
+    pieces, C = sums.shape
+    for c in range(C):
+        total = sums[0, c]
+        for q in range(1, pieces):
+            total += sums[q, c]
+        out[c] = out[c] + total if accumulate else total

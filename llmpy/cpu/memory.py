@@ -1,5 +1,7 @@
 """Memory of the CPU backend: NumPy arrays aligned to cache lines, and scratch that is kept."""
 
+import contextlib
+import mmap
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -10,18 +12,33 @@ import numpy as np
 from .jit import serial
 from .simd import address
 
+LARGE = 4 << 20  # bytes
+HUGE_PAGE = 2 << 20  # bytes of a large page, on x86-64 and most arm64
 ALIGNMENT = 64  # bytes of a cache line, and of the widest vector
 
 _scratch = threading.local()  # arrays by use, of each Python thread; grow, and are used again
 
 
 def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
-    """Allocate an array of zeros, aligned to 64 bytes. The pages come when they are touched."""
+    """Allocate an array of zeros, aligned to 64 bytes. The pages come when they are touched.
+
+    Large ones ask for large pages: the rows of a matrix lie in pages of their own, of which the
+    processor remembers few.
+    """
     kind = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
-    raw = np.zeros(count * kind.itemsize + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + count * kind.itemsize].view(kind).reshape(shape)
+    size = count * kind.itemsize
+    if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        # unlike NumPy's, this memory begins at a page
+        pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):  # a kernel without large pages
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        raw = np.frombuffer(pages, np.uint8)
+        start = -raw.ctypes.data % HUGE_PAGE
+    else:
+        raw = np.zeros(size + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(kind).reshape(shape)
 
 
 def scratch(use, count):

@@ -5,8 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from llmpy.cpu.gemm import A_GROUP, GELU, GELU_DERIVATIVE, KC, MB_PANELS, NB_PANELS, gemm
-from llmpy.cpu.simd import ADD, BIAS, MR, NR, WRITE
+from llmpy.bfloat16 import rounded_to_bfloat16
+from llmpy.cpu import gemm as module
+from llmpy.cpu.gemm import A_GROUP, FINISHED, GELU, GELU_DERIVATIVE, KC, blocks, gemm
+from llmpy.cpu.packing import GROUP
+from llmpy.cpu.simd import MR, NR
+from llmpy.cpu.tile import ADD, BIAS, WRITE
 from llmpy.ops.gelu import gelu_backward, gelu_forward
 
 SIZES_M = (1, MR - 1, MR, MR + 1, 2 * MR + 1)
@@ -26,6 +30,8 @@ def product(rng, M, N, K, a_unit_k=True, b_unit_k=True, mode=WRITE, **more):
         c, stored_a, stored_b, a_unit_k=a_unit_k, b_unit_k=b_unit_k, K=K, mode=mode, bias=bias,
         **more,
     )  # fmt: skip
+    if more.get("bf16"):
+        a, b = rounded_to_bfloat16(a), rounded_to_bfloat16(b)
     want = a.astype(np.float64) @ b
     want += start if mode == ADD else bias if mode == BIAS else 0
     return c, want
@@ -49,9 +55,44 @@ def test_pieces_of_k(rng, K, mode):
 
 
 @pytest.mark.parametrize("a_unit_k", [True, False])
-def test_more_than_one_block(rng, a_unit_k):
-    got, want = product(rng, MR * MB_PANELS + 5, NR * NB_PANELS + 5, 33, a_unit_k)
-    np.testing.assert_allclose(got, want, rtol=0, atol=5e-5)
+@pytest.mark.parametrize("b_unit_k", [True, False])
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("split", [(1, 1), (2, 1), (1, 2), (3, 3)])
+def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
+    """However c is split, and whoever packs what, the bits are the same."""
+    M, N, K = 2 * A_GROUP * MR + 5, 14 * NR + 3, KC + 9
+    got, want = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
+    np.testing.assert_allclose(got, want, rtol=0, atol=2e-4)
+    monkeypatch.setattr(module, "blocks", lambda *_: split)
+    rng = np.random.default_rng(5)
+    first, want = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
+    for few in (1, 100):
+        monkeypatch.setattr(module, "FEW_PANELS", few)
+        rng = np.random.default_rng(5)
+        again, _ = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
+        np.testing.assert_array_equal(again, first)
+
+
+def test_blocks_suffice_for_the_threads():
+    for threads in (1, 2, 3, 8, 64):
+        for M, N, K in [(256, 768, 768), (768, 128, 128), (4096, 3072, 768), (1, 50257, 768)]:
+            m_blocks, n_blocks = blocks(M, N, K, threads)
+            assert 1 <= m_blocks <= -(-M // MR)
+            assert 1 <= n_blocks <= -(-N // NR)
+            assert m_blocks * n_blocks >= min(threads, -(-M // MR) * -(-N // NR))
+
+
+@pytest.mark.parametrize("M", [1, GROUP - 1, GROUP, 2 * GROUP + MR + 1])
+@pytest.mark.parametrize("K", [1, KC, 2 * KC + 3])
+def test_sums_of_the_rows_of_a(rng, monkeypatch, M, K):
+    a, b = rng.standard_normal((K, M), np.float32), rng.standard_normal((K, 9), np.float32)
+    c, sums = np.empty((M, 9), np.float32), np.full((-(-K // KC), M), np.nan, np.float32)
+    want = [np.cumsum(a[q : q + KC], axis=0, dtype=np.float32)[-1] for q in range(0, K, KC)]
+    for split in ((1, 1), (2, 1), (1, 1), (1, 2)):
+        monkeypatch.setattr(module, "blocks", lambda *_, split=split: split)
+        sums[:] = np.nan
+        gemm(c, a, b, a_unit_k=False, b_unit_k=False, K=K, sums=sums)
+        np.testing.assert_array_equal(sums, want)
 
 
 @pytest.mark.parametrize("M", [1, MR - 1, MR, MR + 1, A_GROUP * MR - 1, A_GROUP * MR + 1])
@@ -84,19 +125,21 @@ def test_bits_of_an_element_do_not_depend_on_its_place(rng):
     np.testing.assert_array_equal(part, whole[40:43, 30:35])
 
 
-def test_gelu_after_the_product(rng):
-    out = np.full((13, 21), np.nan, np.float32)
-    pre, want = product(rng, 13, 21, KC + 9, mode=BIAS, epilogue=GELU, aux=out)
+@pytest.mark.parametrize("N", [NR + 5, (FINISHED + 1) * NR + 1])
+def test_gelu_after_the_product(rng, N):
+    out = np.full((13, N), np.nan, np.float32)
+    pre, want = product(rng, 13, N, KC + 9, mode=BIAS, epilogue=GELU, aux=out)
     np.testing.assert_allclose(pre, want, rtol=0, atol=1e-4)
-    exact = np.empty((1, 13, 21))
+    exact = np.empty((1, 13, N))
     gelu_forward(exact, pre.astype(float)[None])
     np.testing.assert_allclose(out, exact[0], rtol=1e-6, atol=1e-6)
 
 
-def test_derivative_of_gelu_after_the_product(rng):
-    pre = rng.standard_normal((13, 21)).astype(np.float32)
-    got, dout = product(rng, 13, 21, KC + 9, epilogue=GELU_DERIVATIVE, aux=pre)
-    want = np.zeros((1, 13, 21))
+@pytest.mark.parametrize("N", [NR + 5, (FINISHED + 1) * NR + 1])
+def test_derivative_of_gelu_after_the_product(rng, N):
+    pre = rng.standard_normal((13, N)).astype(np.float32)
+    got, dout = product(rng, 13, N, KC + 9, epilogue=GELU_DERIVATIVE, aux=pre)
+    want = np.zeros((1, 13, N))
     gelu_backward(want, pre.astype(float)[None], dout[None])
     np.testing.assert_allclose(got, want[0], rtol=0, atol=2e-4)
 

@@ -13,7 +13,7 @@ def test_each_task_multiplies_its_own_panels(rng):
     stride = k * (MR + NR) + MR * NR
     operands = alloc((tasks * stride,))
     operands[:] = rng.standard_normal(operands.size)
-    limits.tile_kernel(tasks, 3, data(operands), stride, k)
+    limits.tile_kernel(tasks, 3, data(operands), stride, k, 0)
     for part in operands.reshape(tasks, stride):
         b, a = part[: k * NR].reshape(k, NR), part[k * NR : k * (NR + MR)].reshape(k, MR)
         want = a.T.astype(np.float64) @ b
@@ -46,7 +46,9 @@ def seconds(monkeypatch):
 def test_peak_is_operations_over_the_best_time(seconds, monkeypatch):
     monkeypatch.setattr(limits.numba, "get_num_threads", lambda: 3)
     k = 16  # the least there is, for a cache of 1 byte
-    times = iter([0.01, 0.02, 1.0, *[2.0] * 8, 0.5, 2.0])  # twice too short, then ten trials
+    times = iter(
+        [9.0, 0.01, 0.02, 1.0, *[2.0] * 8, 0.5, 2.0]
+    )  # one compiles, two are too short, then ten trials
     seconds(times)
     assert limits.peak_gflops(l1_bytes=1) == pytest.approx(2 * MR * NR * k * 3 * 4 / 0.5 / 1e9)
     assert next(times, None) is None
@@ -55,29 +57,3 @@ def test_peak_is_operations_over_the_best_time(seconds, monkeypatch):
 def test_bandwidth_is_28_bytes_an_element_over_the_best_time(seconds):
     seconds(iter([2.0] * 9 + [0.5]))
     assert limits.bandwidth_gbs(1000) == pytest.approx(28 * 1000 / 0.5 / 1e9)
-
-
-def write_caches(folder, caches):
-    for i, (cpu, level, kind, size, cpus) in enumerate(caches):
-        index = folder / f"cpu{cpu}" / "cache" / f"index{i}"
-        index.mkdir(parents=True)
-        for name, text in (("level", level), ("type", kind), ("size", size)):
-            (index / name).write_text(f"{text}\n")
-        (index / "shared_cpu_list").write_text(f"{cpus}\n")
-
-
-def test_caches(tmp_path):
-    """Two cores with caches of their own, and one that they share."""
-    write_caches(tmp_path, [
-        (0, 1, "Data", "48K", "0"), (0, 1, "Instruction", "16K", "0"),
-        (1, 1, "Data", "48K", "1"), (1, 1, "Instruction", "16K", "1"),
-        (0, 3, "Unified", "98304K", "0-1"), (1, 3, "Unified", "98304K", "0-1"),
-    ])  # fmt: skip
-    assert limits.first_cache_bytes(tmp_path) == 48 * 1024
-    assert limits.last_cache_bytes(tmp_path) == 96 * 1024 * 1024
-
-
-def test_caches_that_the_system_does_not_tell(tmp_path):
-    (tmp_path / "cpu0" / "cache" / "index0").mkdir(parents=True)
-    assert limits.first_cache_bytes(tmp_path) == 32 * 1024
-    assert limits.last_cache_bytes(tmp_path) == 32 * 1024 * 1024

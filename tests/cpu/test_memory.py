@@ -42,7 +42,7 @@ def test_each_thread_has_scratch_of_its_own():
 
 def test_neither_attention_matrices_nor_logits_are_kept_whole(monkeypatch, rng):
     """No piece of scratch is of the size of (B, NH, T, T) or (B*T, V) in a training step."""
-    B, T, NH, V = 4, 300, 4, 2000
+    B, T, NH, V = 4, 300, 4, 20_000
     config = GPT2Config(max_seq_len=T, vocab_size=V, num_layers=1, num_heads=NH, channels=16)
     monkeypatch.setattr(memory, "_scratch", threading.local())
     monkeypatch.setattr(attention, "max_threads", lambda: 1)  # scratch is by thread

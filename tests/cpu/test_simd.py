@@ -6,32 +6,7 @@ from numba import njit
 
 from llmpy.cpu import simd
 from llmpy.cpu.memory import alloc, data
-from llmpy.cpu.simd import ADD, BIAS, MR, NR, WRITE, W, tile, tile_twin
-
-
-@njit
-def run_tile(c, ldc, a, a_row, a_k, b, k, mode, bias):
-    tile(c, ldc, a, a_row, a_k, b, k, mode, bias)
-
-
-@njit
-def run_transpose_mr(dst, src, ld):
-    simd.transpose_mr(dst, src, ld)
-
-
-@njit
-def run_transpose_nr(dst, src, ld):
-    simd.transpose_nr(dst, src, ld)
-
-
-@njit
-def run_copy_mr(dst, src):
-    simd.copy_mr(dst, src)
-
-
-@njit
-def run_copy_nr(dst, src):
-    simd.copy_nr(dst, src)
+from llmpy.cpu.simd import W
 
 
 @njit
@@ -58,64 +33,6 @@ def normal(rng, *shape):
     array = alloc(shape)
     array[:] = rng.standard_normal(shape, np.float32)
     return array
-
-
-@pytest.mark.parametrize("mode", [WRITE, ADD, BIAS])
-@pytest.mark.parametrize("k", [1, 2, 7, 64])
-def test_tile_equals_its_twin(rng, mode, k):
-    a, b, bias, start = normal(rng, k, MR), normal(rng, k, NR), normal(rng, NR), normal(rng, 50, 70)
-    got, want = start.copy(), start.copy()
-    run_tile(data(got), 70, data(a), 1, MR, data(b), k, mode, data(bias))
-    tile_twin(data(want), 70, data(a), 1, MR, data(b), k, mode, data(bias))
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * k)
-    exact = a.astype(float).T @ b
-    exact += start[:MR, :NR] if mode == ADD else bias if mode == BIAS else 0
-    np.testing.assert_allclose(got[:MR, :NR], exact, rtol=0, atol=1e-6 * k)
-    assert (got[MR:] == start[MR:]).all()
-    assert (got[:, NR:] == start[:, NR:]).all()
-
-
-def test_tile_takes_rows_as_they_lie(rng):
-    a, b = normal(rng, MR, 40), normal(rng, 9, NR)
-    got, want = np.empty((2, MR, NR), np.float32)
-    run_tile(data(got), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
-    tile_twin(data(want), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(got, a[:, :9].astype(float) @ b, rtol=0, atol=1e-5)
-
-
-def test_tile_starts_from_nothing_but_its_operands(rng):
-    a, b, got = normal(rng, 3, MR), normal(rng, 3, NR), np.full((MR, NR), np.nan, np.float32)
-    run_tile(data(got), NR, data(a), 1, MR, data(b), 3, WRITE, 0)
-    np.testing.assert_allclose(got, a.astype(float).T @ b, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("run", "twin", "R"),
-    [
-        (run_transpose_mr, simd.transpose_mr_twin, MR),
-        (run_transpose_nr, simd.transpose_nr_twin, NR),
-    ],
-)
-def test_transposes_equal_their_twins(rng, run, twin, R):
-    src = normal(rng, R, W + 5)
-    got, want = alloc((W * R + W,)), alloc((W * R + W,))  # W spare: the last vector reaches over
-    run(data(got), data(src), W + 5)
-    twin(data(want), data(src), W + 5)
-    np.testing.assert_array_equal(got[: W * R], want[: W * R])
-    np.testing.assert_array_equal(got[: W * R].reshape(W, R), src[:, :W].T)
-
-
-@pytest.mark.parametrize(
-    ("run", "twin", "R"),
-    [(run_copy_mr, simd.copy_mr_twin, MR), (run_copy_nr, simd.copy_nr_twin, NR)],
-)
-def test_copies_equal_their_twins(rng, run, twin, R):
-    src, got, want = normal(rng, R), alloc((R,)), alloc((R,))
-    run(data(got), data(src))
-    twin(data(want), data(src))
-    np.testing.assert_array_equal(got, want)
-    np.testing.assert_array_equal(got, src)
 
 
 @pytest.mark.parametrize("count", [W, W + 1, 2 * W - 1, 2 * W, 5 * W + 3])
@@ -147,13 +64,25 @@ def test_address(rng):
     assert run_address(array) == simd.address_twin(array) == data(array)
 
 
+@njit
+def run_prefetch(address):
+    simd.prefetch(address)
+
+
+def test_prefetch_takes_any_address(rng):
+    run_prefetch(data(normal(rng, 1)))
+    run_prefetch(0)
+    simd.prefetch_twin(0)
+
+
 @pytest.mark.parametrize(
     ("features", "tile"),
     [
-        ({"avx2": True, "avx512f": True}, (16, 8, 3)),
-        ({"avx2": True, "avx512f": False}, (8, 6, 2)),
-        ({"neon": True}, (4, 8, 3)),
-        ({}, (8, 6, 2)),
+        ({"avx2": True, "avx512f": True, "avx512bf16": True}, (16, 12, 2, True)),
+        ({"avx2": True, "avx512f": True}, (16, 12, 2, False)),
+        ({"avx2": True, "avx512f": False}, (8, 6, 2, False)),
+        ({"neon": True}, (4, 8, 3, False)),
+        ({}, (8, 6, 2, False)),
     ],
 )
 def test_choose_tile(features, tile):

@@ -1,0 +1,416 @@
+"""Packing: the operands of a product in the order in which the register tile reads them.
+
+    panel of A   a[k][MR]     MR rows, for each k
+    panel of B   b[k][NR]     NR columns, for each k
+    rows of A    a[MR][ld]    as they lie, where memory runs along k
+
+On the way numbers become words (tile.py): float32 as they are, or rounded to bfloat16, to the
+nearest, ties to even, with NaN and infinity kept. `words(k, bf16)` of them hold k numbers. The last
+word of an odd number of pairs is filled up with a zero.
+
+All of it is vectors: where memory runs along k, W x W words are transposed in registers.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from .jit import serial
+from .simd import (
+    MR,
+    NR,
+    PAIRS,
+    W,
+    at,
+    bits_of_float,
+    f32,
+    float_of_bits,
+    floats,
+    floats_at,
+    i32,
+    i64,
+    load,
+    store,
+    vector,
+    with_twin,
+    word_vector,
+)
+
+STEP = 2 if PAIRS else 1  # numbers in a word of bfloat16
+A_GROUP = 8  # panels of A that are packed together, so that whole cache lines are read
+GROUP = A_GROUP * MR
+
+# ----------------------------------------------------------------------------------------------
+# rounding
+
+
+def round_bits_twin(bits):
+    """Give the bits of float32 numbers rounded to bfloat16."""
+    bits = np.asarray(bits, np.uint32)
+    with np.errstate(over="ignore"):
+        near = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+    nan = bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)
+    return np.where(nan, bits | np.uint32(0x00400000), near) & np.uint32(0xFFFF0000)
+
+
+def _constant(value, like):
+    kind = like.type
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def emit_round(builder, bits):
+    """Emit the rounding of the bits of a float32, or of a vector of them."""
+    shift, lowest = _constant(16, bits), _constant(1, bits)
+    odd = builder.and_(builder.lshr(bits, shift), lowest)
+    near = builder.add(bits, builder.add(odd, _constant(0x7FFF, bits)))
+    magnitude = builder.and_(bits, _constant(0x7FFFFFFF, bits))
+    nan = builder.icmp_signed(">", magnitude, _constant(0x7F800000, bits))
+    quiet = builder.or_(bits, _constant(0x00400000, bits))
+    return builder.and_(builder.select(nan, quiet, near), _constant(0xFFFF0000, bits))
+
+
+def emit_pair(builder, low, high):
+    """Emit the word of two numbers, given their bits; the first is in the low half."""
+    first = builder.lshr(emit_round(builder, low), _constant(16, low))
+    return builder.or_(first, emit_round(builder, high))
+
+
+def round_one_twin(bits):
+    return np.int32(
+        round_bits_twin(np.int32(bits).view(np.uint32)).astype(np.uint32).view(np.int32)
+    )
+
+
+@with_twin(round_one_twin)
+def round_one(typingctx, bits):
+    """Round the bits of a float32 to those of a bfloat16."""
+    return types.int32(types.int32), lambda _, builder, __, args: emit_round(builder, args[0])
+
+
+@serial
+def words(k, bf16):
+    """Count the words that hold k numbers."""
+    return -(-k // STEP) if bf16 else k
+
+
+@serial
+def word(first, second, bf16):
+    """Give the word of one number, or of two, as a float32 of the same bits."""
+    if not bf16:
+        return first
+    low = round_one(bits_of_float(first))
+    if not PAIRS:
+        return float_of_bits(low)
+    # an arithmetic shift fills with the sign: keep the low half alone
+    return float_of_bits((low >> 16) & np.int32(0xFFFF) | round_one(bits_of_float(second)))
+
+
+# ----------------------------------------------------------------------------------------------
+# vectors
+
+
+def _words_twin(numbers, bf16):
+    """Give rows of numbers as words: along the last axis, two by two where words are pairs."""
+    bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
+    if not bf16:
+        return bits
+    rounded = round_bits_twin(bits)
+    if not PAIRS:
+        return rounded
+    return rounded[..., 0::2] >> np.uint32(16) | rounded[..., 1::2]
+
+
+def _emit_row(builder, pointer, bf16):
+    """Emit the load of W words from a row: W numbers, or 2 W where words are pairs."""
+    if not bf16:
+        return load(builder, pointer, word_vector)
+    if not PAIRS:
+        return emit_round(builder, load(builder, pointer, word_vector))
+    low, high = (load(builder, at(builder, pointer, j), word_vector) for j in (0, W))
+    even, odd = (
+        ir.Constant(ir.VectorType(i32, W), list(range(first, 2 * W, 2))) for first in (0, 1)
+    )
+    return emit_pair(
+        builder, builder.shuffle_vector(low, high, even), builder.shuffle_vector(low, high, odd)
+    )
+
+
+def _emit_swapped(builder, rows, d, low, high):
+    """Replace each two rows at a distance of d by two shuffles of them, given by their masks."""
+    masks = [ir.Constant(ir.VectorType(i32, W), mask) for mask in (low, high)]
+    for i in range(W):
+        if i & d == 0:
+            x, y = rows[i], rows[i + d]
+            rows[i] = builder.shuffle_vector(x, y, masks[0])
+            rows[i + d] = builder.shuffle_vector(x, y, masks[1])
+
+
+def _emit_transposed(builder, rows):
+    """Emit the transpose of W vectors of W words: log2 W rounds of shuffles of two vectors each.
+
+    The first two rounds transpose 4 x 4 words within 128 bits, by interleaving, which x86-64 and
+    NEON do in one instruction; the others swap blocks of 4 words.
+    """
+    for d, words in ((1, (0, W, 1, W + 1)), (2, (0, 1, W, W + 1))):
+        low = [first + j for first in range(0, W, 4) for j in words]
+        _emit_swapped(builder, rows, d, low, [j + 2 for j in low])
+    for i in range(0, W, 4):  # interleaving has left them in this order
+        rows[i + 1], rows[i + 2] = rows[i + 2], rows[i + 1]
+    d = 4
+    while d < W:
+        low = [j if j & d == 0 else W + j - d for j in range(W)]
+        _emit_swapped(builder, rows, d, low, [j + d for j in low])
+        d *= 2
+    return rows
+
+
+def _name(function, name):
+    function.__name__ = name
+    return function
+
+
+def _define_transpose(R, name, bf16):
+    """Define the intrinsic that packs W words of each of R rows: dst[j * R + r] = word j of row r.
+
+    Where R is no multiple of W, the last vector of each j reaches past its R words; the next j
+    writes over that, so j goes up, and the destination needs W spare words at its end.
+    """
+    numbers = W * STEP if bf16 else W
+
+    def twin(dst, src, ld):
+        rows = np.array([floats_at(src + 4 * r * ld, numbers) for r in range(R)])
+        floats_at(dst, W * R).view(np.uint32)[:] = _words_twin(rows, bf16).T.ravel()
+
+    def typing(typingctx, dst, src, ld):
+        def codegen(context, builder, signature, args):
+            dst, src, ld = args
+            dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in (dst, src))
+            columns = []
+            for first in range(0, R, W):
+                offsets = [
+                    builder.mul(ld, ir.Constant(i64, r)) for r in range(first, min(R, first + W))
+                ]
+                rows = [_emit_row(builder, at(builder, src, offset), bf16) for offset in offsets]
+                rows += [ir.Constant(word_vector, [0] * W)] * (W - len(rows))
+                columns.append(_emit_transposed(builder, rows))
+            for j in range(W):
+                for g, group in enumerate(columns):
+                    store(builder, group[j], at(builder, dst, j * R + g * W))
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp, types.intp), codegen
+
+    return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
+
+
+def _define_copy(R, name, bf16):
+    """Define the intrinsic that packs one word of each of R neighbours: dst[r] from src[r].
+
+    Where words are pairs, the second number of each is `ld` words on.
+    """
+
+    def twin(dst, src, ld):
+        rows = [floats_at(src, R)] + ([floats_at(src + 4 * ld, R)] if bf16 and PAIRS else [])
+        floats_at(dst, R).view(np.uint32)[:] = _words_twin(np.array(rows).T, bf16).ravel()
+
+    def typing(typingctx, dst, src, ld):
+        def codegen(context, builder, signature, args):
+            dst, src, ld = args
+            dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in (dst, src))
+            kind = ir.VectorType(i32, R)
+            value = load(builder, src, kind)
+            if bf16 and PAIRS:
+                value = emit_pair(builder, value, load(builder, at(builder, src, ld), kind))
+            elif bf16:
+                value = emit_round(builder, value)
+            store(builder, value, dst)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp, types.intp), codegen
+
+    return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
+
+
+def _define_row(name, bf16):
+    """Define the intrinsic that writes W words of a row: it reads before it writes."""
+    numbers = W * STEP if bf16 else W
+
+    def twin(dst, src):
+        floats_at(dst, W).view(np.uint32)[:] = _words_twin(floats_at(src, numbers), bf16)
+
+    def typing(typingctx, dst, src):
+        def codegen(context, builder, signature, args):
+            dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in args)
+            store(builder, _emit_row(builder, src, bf16), dst)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp), codegen
+
+    return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
+
+
+def sum_group_twin(dst, src, ld, k):
+    rows = np.array([floats_at(src + 4 * j * ld, GROUP) for j in range(k)])
+    total = np.zeros(GROUP, np.float32)
+    for x in rows:
+        total += x
+    floats_at(dst, GROUP)[:] = total
+
+
+@with_twin(sum_group_twin)
+def sum_group(typingctx, dst, src, ld, k):
+    """Sum GROUP columns over k >= 1 rows, from the first to the last."""
+
+    def codegen(context, builder, signature, args):
+        dst, src, ld, k = args
+        dst, src = (builder.inttoptr(x, f32.as_pointer()) for x in (dst, src))
+        entry, loop = builder.block, builder.append_basic_block("rows")
+        done = builder.append_basic_block("summed")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        n, p = builder.phi(i64), builder.phi(f32.as_pointer())
+        sums = [builder.phi(vector) for _ in range(GROUP // W)]
+        new = [builder.fadd(s, load(builder, at(builder, p, j * W))) for j, s in enumerate(sums)]
+        m = builder.add(n, ir.Constant(i64, 1))
+        steps = [(n, ir.Constant(i64, 0), m), (p, src, at(builder, p, ld))]
+        builder.cbranch(builder.icmp_signed("<", m, k), loop, done)
+        zeros = ir.Constant(vector, [0.0] * W)
+        for phi, first, then in [*steps, *((s, zeros, x) for s, x in zip(sums, new, strict=True))]:
+            phi.add_incoming(first, entry)
+            phi.add_incoming(then, loop)
+        builder.position_at_end(done)
+        for j, x in enumerate(new):
+            store(builder, x, at(builder, dst, j * W))
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), codegen
+
+
+transpose_mr_twin, transpose_mr = _define_transpose(MR, "transpose_mr", False)
+transpose_mr_bf16_twin, transpose_mr_bf16 = _define_transpose(MR, "transpose_mr_bf16", True)
+transpose_nr_twin, transpose_nr = _define_transpose(NR, "transpose_nr", False)
+transpose_nr_bf16_twin, transpose_nr_bf16 = _define_transpose(NR, "transpose_nr_bf16", True)
+copy_mr_twin, copy_mr = _define_copy(MR, "copy_mr", False)
+copy_mr_bf16_twin, copy_mr_bf16 = _define_copy(MR, "copy_mr_bf16", True)
+copy_nr_twin, copy_nr = _define_copy(NR, "copy_nr", False)
+copy_nr_bf16_twin, copy_nr_bf16 = _define_copy(NR, "copy_nr_bf16", True)
+row_twin, row = _define_row("row", False)
+row_bf16_twin, row_bf16 = _define_row("row_bf16", True)
+
+
+# ----------------------------------------------------------------------------------------------
+# panels and rows
+
+
+@serial
+def pack_rest(dst, R, src, step_r, step_k, rows, j, k, bf16):
+    """Pack the words from j on one by one: dst[j * R + r] is word j of the k numbers of row r.
+
+    `rows` <= R are there; the missing ones are zero.
+    """
+    step = STEP if bf16 else 1
+    if j * step >= k:
+        return
+    out = floats(dst, words(k, bf16) * R)
+    inp = floats(src, (rows - 1) * step_r + (k - 1) * step_k + 1)
+    while j * step < k:
+        first, second = j * step, j * step + 1
+        for r in range(rows):
+            x = inp[r * step_r + first * step_k]
+            y = inp[r * step_r + second * step_k] if second < k else np.float32(0)
+            out[j * R + r] = word(x, y, bf16)
+        for r in range(rows, R):
+            out[j * R + r] = np.float32(0)
+        j += 1
+
+
+@serial
+def pack_panel_a(dst, src, ld, unit_k, rows, k, bf16):
+    """Pack `rows` <= MR rows of A over k numbers each; rows that are not there are zero.
+
+    unit_k  1 where memory runs along k (number j of row r at r * ld + j), 0 where along the rows
+            (at j * ld + r)
+
+    The panel needs W spare words at its end.
+    """
+    step = STEP if bf16 else 1
+    j = 0
+    if rows == MR:
+        if unit_k and bf16:
+            while (j + W) * step <= k:
+                transpose_mr_bf16(dst + 4 * j * MR, src + 4 * j * step, ld)
+                j += W
+        elif unit_k:
+            while j + W <= k:
+                transpose_mr(dst + 4 * j * MR, src + 4 * j, ld)
+                j += W
+        elif bf16:
+            while (j + 1) * step <= k:
+                copy_mr_bf16(dst + 4 * j * MR, src + 4 * j * step * ld, ld)
+                j += 1
+        else:
+            while j < k:
+                copy_mr(dst + 4 * j * MR, src + 4 * j * ld, ld)
+                j += 1
+    pack_rest(dst, MR, src, ld if unit_k else 1, 1 if unit_k else ld, rows, j, k, bf16)
+
+
+@serial
+def pack_panel_b(dst, src, ld, unit_k, cols, k, bf16):
+    """Pack `cols` <= NR columns of B over k numbers each; columns that are not there are zero.
+
+    unit_k  1 where memory runs along k (number j of column c at c * ld + j), 0 where along the
+            columns (at j * ld + c)
+    """
+    step = STEP if bf16 else 1
+    j = 0
+    if cols == NR:
+        if unit_k and bf16:
+            while (j + W) * step <= k:
+                transpose_nr_bf16(dst + 4 * j * NR, src + 4 * j * step, ld)
+                j += W
+        elif unit_k:
+            while j + W <= k:
+                transpose_nr(dst + 4 * j * NR, src + 4 * j, ld)
+                j += W
+        elif bf16:
+            while (j + 1) * step <= k:
+                copy_nr_bf16(dst + 4 * j * NR, src + 4 * j * step * ld, ld)
+                j += 1
+        else:
+            while j < k:
+                copy_nr(dst + 4 * j * NR, src + 4 * j * ld, ld)
+                j += 1
+    pack_rest(dst, NR, src, ld if unit_k else 1, 1 if unit_k else ld, cols, j, k, bf16)
+
+
+@serial
+def copy_rows(dst, ldd, src, ld, rows, k, bf16):
+    """Write rows of k numbers as rows of words; they may lie on each other, with one first word."""
+    step = STEP if bf16 else 1
+    for r in range(rows):
+        to, at_row = dst + 4 * r * ldd, src + 4 * r * ld
+        j = 0
+        if bf16:
+            while (j + W) * step <= k:
+                row_bf16(to + 4 * j, at_row + 4 * j * step)
+                j += W
+        else:
+            while j + W <= k:
+                row(to + 4 * j, at_row + 4 * j)
+                j += W
+        pack_rest(to, 1, at_row, 1, 1, 1, j, k, bf16)
+
+
+@serial
+def column_sums(dst, src, ld, cols, k):
+    """Sum each of `cols` <= GROUP columns over k rows, from the first to the last."""
+    if cols == GROUP:
+        sum_group(dst, src, ld, k)
+        return
+    sums = floats(dst, cols)
+    sums[:] = np.float32(0)
+    for j in range(k):
+        inp = floats(src + 4 * j * ld, cols)
+        for c in range(cols):
+            sums[c] += inp[c]

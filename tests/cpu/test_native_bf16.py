@@ -1,0 +1,146 @@
+"""The kernels for chips with vdpbf16ps, on any chip: their code, and their results by emulation.
+
+Each test runs in a process of its own that takes itself for a chip with AVX-512 and avx512_bf16.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import llvmlite.binding
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+PRETEND = """
+import llvmlite.binding
+ask = llvmlite.binding.get_host_cpu_features
+
+class Features(dict):
+    def flatten(self):  # what Numba compiles for
+        return ask().flatten()
+
+llvmlite.binding.get_host_cpu_features = lambda: Features(avx512f=True, avx512bf16=True)
+from llmpy.cpu import simd
+assert simd.PAIRS and simd.W == 16
+"""
+
+# the instruction: each lane of two products, the first number's and then the second's
+EMULATE = """
+from llvmlite import ir
+from llmpy.cpu import tile
+from llmpy.cpu.simd import W, declare, vector, word_vector
+
+def multiply_add(builder, a, b, total, pairs):
+    fma = declare(builder, f"llvm.fma.v{W}f32", vector, [vector] * 3)
+    if not pairs:
+        return builder.call(fma, [a, b, total])
+    constant = lambda x: ir.Constant(word_vector, [x] * W)
+    low = lambda x: builder.bitcast(builder.shl(x, constant(16)), vector)
+    high = lambda x: builder.bitcast(builder.and_(x, constant(-65536)), vector)
+    total = builder.call(fma, [low(a), low(b), total])
+    return builder.call(fma, [high(a), high(b), total])
+
+tile._multiply_add = multiply_add
+"""
+
+PRODUCTS = """
+import itertools
+import numpy as np
+from llmpy.bfloat16 import rounded_to_bfloat16
+from llmpy.cpu.gemm import KC, gemm
+from llmpy.cpu.simd import MR, NR
+
+rng = np.random.default_rng({seed})
+for (M, N, K), a_unit_k, b_unit_k in itertools.product({sizes}, (0, 1), (0, 1)):
+    a, b = rng.standard_normal((M, K), np.float32), rng.standard_normal((K, N), np.float32)
+    c = np.full((M, N), np.nan, np.float32)
+    stored_a = np.ascontiguousarray(a if a_unit_k else a.T)
+    stored_b = np.ascontiguousarray(b.T if b_unit_k else b)
+    gemm(c, stored_a, stored_b, a_unit_k=a_unit_k, b_unit_k=b_unit_k, K=K, bf16=True)
+    want = rounded_to_bfloat16(a).astype(float) @ rounded_to_bfloat16(b)
+    np.testing.assert_allclose(c, want, rtol=0, atol=5e-6 * (K + 2), err_msg=str((M, N, K)))
+    gemm(c, stored_a, stored_b, a_unit_k=a_unit_k, b_unit_k=b_unit_k, K=K)
+    np.testing.assert_allclose(c, a.astype(float) @ b, rtol=0, atol=5e-6 * (K + 2))
+"""
+
+PANELS = """
+import numpy as np
+from llmpy.bfloat16 import rounded_to_bfloat16
+from llmpy.cpu.memory import alloc, data
+from llmpy.cpu.packing import pack_panel_a, pack_panel_b, words
+from llmpy.cpu.simd import MR, NR, W
+from llmpy.cpu.tile import WRITE, tile
+
+rng = np.random.default_rng({seed})
+for unit_k in (0, 1):
+    for k in (1, 2, 2 * W - 1, 2 * W, 5 * W + 3):
+        a, b = rng.standard_normal((MR, k), np.float32), rng.standard_normal((k, NR), np.float32)
+        stored_a = np.ascontiguousarray(a if unit_k else a.T)
+        stored_b = np.ascontiguousarray(b.T if unit_k else b)
+        packed_a, packed_b = alloc((words(k, 1) * MR + W,)), alloc((words(k, 1) * NR,))
+        pack_panel_a(data(packed_a), data(stored_a), stored_a.shape[1], unit_k, MR, k, 1)
+        pack_panel_b(data(packed_b), data(stored_b), stored_b.shape[1], unit_k, NR, k, 1)
+        c = np.full((MR, NR), np.nan, np.float32)
+        tile(1, data(c), NR, data(packed_a), 1, MR, data(packed_b), words(k, 1), WRITE, 0)
+        want = rounded_to_bfloat16(a).astype(float) @ rounded_to_bfloat16(b)
+        np.testing.assert_allclose(c, want, rtol=0, atol=5e-6 * (k + 2), err_msg=str(k))
+"""
+
+ASSEMBLY = """
+import llvmlite.binding as llvm
+from llvmlite import ir
+from llmpy.cpu import tile
+from llmpy.cpu.simd import i64
+
+module = ir.Module()
+function = ir.Function(module, ir.FunctionType(ir.VoidType(), [i64] * 9), "tile")
+builder = ir.IRBuilder(function.append_basic_block())
+tile.emit_tile(builder, list(function.args), pairs=True)
+builder.ret_void()
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
+machine = target.create_target_machine(cpu="znver4", opt=3)
+parsed = llvm.parse_assembly(str(module))
+builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
+builder.getModulePassManager().run(parsed, builder)
+print(machine.emit_assembly(parsed))
+"""
+
+
+def run(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_compiled_panels_of_pairs(rng, tmp_path):
+    code = PRETEND + EMULATE + PANELS.format(seed=rng.integers(1 << 30))
+    run(code, NUMBA_CACHE_DIR=str(tmp_path))
+
+
+def test_products_of_pairs_without_the_jit(rng):
+    code = PRODUCTS.format(
+        seed=rng.integers(1 << 30), sizes="[(1, 1, 1), (MR + 1, 13 * NR + 1, 37), (3, 9, KC + 3)]"
+    )
+    run(PRETEND + code, NUMBA_DISABLE_JIT="1")
+
+
+def test_the_tile_is_the_instruction_and_spills_nothing():
+    try:
+        llvmlite.binding.initialize_all_targets()
+        llvmlite.binding.Target.from_triple("x86_64-unknown-linux-gnu")
+    except RuntimeError:
+        pytest.skip("this llvmlite has no x86-64 target")
+    text = run(PRETEND + ASSEMBLY, NUMBA_DISABLE_JIT="1")
+    dots = [line for line in text.splitlines() if "vdpbf16ps" in line]
+    assert dots
+    assert len(dots) % (12 * 2) == 0  # LLVM may take several words of the sum at a time
+    assert all("zmm" in line for line in dots)
+    spilled = [line for line in text.splitlines() if "zmm" in line and "(%rsp)" in line]
+    assert spilled == []
