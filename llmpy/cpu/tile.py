@@ -42,7 +42,7 @@ from .simd import (
 WRITE, ADD, BIAS = 0, 1, 2  # what a tile does to c: c = ab, c += ab, c = ab + bias
 
 
-class BFloat(ir.Type):
+class BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
     """LLVM's type bfloat, which llvmlite lacks."""
 
     def __str__(self):
