@@ -147,7 +147,9 @@ class TrainConfig:
     )
     overfit: bool = setting(False, "-a", "train on one batch of the validation data")
     seed: int = setting(42, None, "of initial weights, shuffling and sampling")
-    recompute: int = setting(0, "-r", "how much to compute again in the backward pass; only 0 yet")
+    recompute: int = setting(
+        0, "-r", "what to make again instead of keeping: 0 nothing, 1 GELU, 2 GELU and LayerNorm"
+    )
 
     def __post_init__(self) -> None:
         at_least("--batch-size", self.batch_size, 1)
@@ -174,8 +176,8 @@ class TrainConfig:
         at_least("--sample-tokens", self.sample_tokens, 1)
         at_least("--checkpoint-every", self.checkpoint_every, 0)
         check_seed(self.seed)
-        if self.recompute != 0:
-            raise ConfigError(f"--recompute {self.recompute} is not built yet, expected 0")
+        if self.recompute not in (0, 1, 2):
+            raise ConfigError(f"--recompute is {self.recompute}, expected 0, 1 or 2")
         self._check_total_batch_size()
 
     def _check_total_batch_size(self) -> None:

@@ -60,7 +60,8 @@ from llmpy.tensors import PARAMS, table_size
         (TrainConfig, {"sample_tokens": 0}, "--sample-tokens is 0, expected at least 1"),
         (TrainConfig, {"checkpoint_every": -1}, "--checkpoint-every is -1, expected at least 0"),
         (TrainConfig, {"seed": -1}, "--seed is -1, expected 0 to 2**64 - 1"),
-        (TrainConfig, {"recompute": 1}, "--recompute 1 is not built yet, expected 0"),
+        (TrainConfig, {"recompute": 3}, "--recompute is 3, expected 0, 1 or 2"),
+        (TrainConfig, {"recompute": -1}, "--recompute is -1, expected 0, 1 or 2"),
         (DeviceConfig, {"threads": 0}, "--threads is 0, expected at least 1"),
         (
             DeviceConfig,

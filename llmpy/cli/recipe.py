@@ -79,7 +79,7 @@ def open_recipe(
     order = run.order or "seed"
     train_loader, val_loader = _loaders(run, config, order, sizes.vocab_size, open_files)
     check_memory(config, sizes)
-    model = make_model(init, config.seed, sizes, backend)
+    model = make_model(init, config, sizes, backend)
     return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, order)
 
 

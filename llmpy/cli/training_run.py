@@ -98,7 +98,7 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
     config = replace(config, steps=steps)
     folder = _checked_folder(run, baby, notes)
     check_memory(config, sizes)
-    model = make_model(run.init or "baby", config.seed, sizes, backend)
+    model = make_model(run.init or "baby", config, sizes, backend)
     return Run(model, config, train_loader, val_loader, tokenizer, folder, baby, notes)
 
 
@@ -214,10 +214,11 @@ def check_memory(config: TrainConfig, sizes: GPT2Config) -> None:
     require_memory("train", f"B={B} and T={T}", training_bytes(sizes, B, T))
 
 
-def make_model(init: str, seed: int, sizes: GPT2Config, backend: Any) -> GPT2:
+def make_model(init: str, config: TrainConfig, sizes: GPT2Config, backend: Any) -> GPT2:
     """Make the model that --init names."""
+    how: dict[str, Any] = {"backend": backend, "recompute": config.recompute}
     if is_model_file(init):
         passing("reading the model")
-        return GPT2.from_checkpoint(init, backend)
+        return GPT2.from_checkpoint(init, **how)
     passing("drawing the initial weights")
-    return GPT2.from_descriptor(init, seed, sizes.vocab_size, backend)
+    return GPT2.from_descriptor(init, config.seed, sizes.vocab_size, **how)

@@ -93,8 +93,8 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         ("train --out=", "llmpy train: --out is empty, expected a DIR"),
         ("train --init=", "llmpy train: --init is empty, expected a MODEL"),
         ("generate m.bin --tokenizer=", "llmpy generate: --tokenizer is empty, expected a FILE"),
-        ("train --recompute 2", "llmpy train: --recompute 2 is not built yet, expected 0"),
-        ("train -r 1", "llmpy train: --recompute 1 is not built yet, expected 0"),
+        ("train --recompute 3", "llmpy train: --recompute is 3, expected 0, 1 or 2"),
+        ("train -r -1", "llmpy train: --recompute is -1, expected 0, 1 or 2"),
         (
             "train --backend webgpu",
             "llmpy train: --backend webgpu is not built yet, expected cpu or numpy",

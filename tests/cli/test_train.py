@@ -122,6 +122,20 @@ def test_a_tokenizer_in_out_is_not_deleted_without_a_run_there(files, folder):
     assert (folder / "a" / "loss.png").read_text() == "mine"
 
 
+@pytest.mark.parametrize("words", [["--recompute", "1"], ["-r", "2"]])
+def test_what_is_made_again_changes_no_bit(files, folder, words, monkeypatch):
+    made = []
+    from_checkpoint = GPT2.from_checkpoint
+    monkeypatch.setattr(
+        GPT2, "from_checkpoint", lambda *a, **k: made.append(k) or from_checkpoint(*a, **k)
+    )
+    assert main([*files, "--out", "a"]) == 0
+    assert main([*files, "--out", "b", *words]) == 0
+    assert [k["recompute"] for k in made] == [0, int(words[1])]
+    name = "model_00000003.bin"
+    assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+
+
 def test_weights_are_those_of_the_library(files, folder):
     """The command's result is what the parts give, called by hand."""
     words = ["--out", "a", "--lr", "0.01", "--weight-decay", "0.1", "--no-shuffle"]
