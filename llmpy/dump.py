@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import ops
 from .config import GPT2Config
 from .errors import FormatError, UsageError
-from .footprint import model_bytes, require_memory
+from .footprint import model_bytes, require_memory, training_footprint
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, write_debug_state
 from .formats.header import PathLike, atomic_write, check_target
@@ -52,6 +53,11 @@ def dump(
     config, _ = read_checkpoint_config(model_path)
     tokens, targets = read_batch(tokens_path, config, batch_size, seq_len)
     if npz_path is None:
+        what = f"a debug state of B={batch_size} and T={seq_len} in float64"
+        needed = training_footprint(
+            ops, config, batch_size, seq_len, itemsize=8, moments=False
+        ).total
+        require_memory("dump", what, needed)
         state = fused_state(GPT2.from_checkpoint(model_path, "numpy", "float64"), tokens, targets)
     else:
         acts = 2 * table_size(SEED_ACTS, {**config.dims, "B": batch_size, "T": seq_len})

@@ -8,9 +8,11 @@ around the process still allows; a group's page cache can be reclaimed and count
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from .config import GPT2Config
+from .config import GPT2Config, TrainConfig
 from .control_groups import ROOT, group_folders, own_groups
 from .errors import UsageError
 from .tensors import PARAMS, SCRATCH, acts_table, table_size
@@ -26,15 +28,104 @@ def forward_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4, recompu
     return table_size(acts_table(recompute), {**config.dims, "B": B, "T": T}) * itemsize
 
 
-def scratch_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
-    """Count the bytes of the backward pass's scratch."""
+def backward_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
+    """Count the bytes of the gradients of activations, which the backward pass needs besides."""
     return table_size(SCRATCH, {**config.dims, "B": B, "T": T}) * itemsize
 
 
-def training_bytes(config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
-    """Count the bytes of a training run: parameters, gradients, m, v, activations, scratch."""
-    activations = forward_bytes(config, B, T, itemsize) + scratch_bytes(config, B, T, itemsize)
-    return 4 * model_bytes(config, itemsize) + activations
+def ops_bytes(backend: Any, config: GPT2Config, B: int, T: int, itemsize: int = 4) -> int:
+    """Give about how many bytes a backend's ops take besides their arguments."""
+    return int(backend.scratch_bytes({**config.dims, "B": B, "T": T}, itemsize))
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The bytes of a training run, by what they are for."""
+
+    model: int  # parameters, gradients, m, v
+    activations: int  # with their gradients
+    scratch: int  # of the backend's ops, roughly
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.model + self.activations + self.scratch
+
+    def parts(self) -> str:
+        """Say what is for what."""
+        return (
+            f"{amount(self.model)} for parameters, gradients and moments,"
+            f" {amount(self.activations)} for activations, {amount(self.scratch)} for scratch"
+        )
+
+
+def training_footprint(
+    backend: Any,
+    config: GPT2Config,
+    B: int,
+    T: int,
+    *,
+    itemsize: int = 4,
+    recompute: int = 0,
+    moments: bool = True,
+) -> Footprint:
+    """Reckon what a training run takes, or without AdamW's moments a backward pass."""
+    return Footprint(
+        model=(4 if moments else 2) * model_bytes(config, itemsize),
+        activations=forward_bytes(config, B, T, itemsize, recompute)
+        + backward_bytes(config, B, T, itemsize),
+        scratch=ops_bytes(backend, config, B, T, itemsize),
+    )
+
+
+def require_training_memory(who: str, backend: Any, sizes: GPT2Config, config: TrainConfig) -> str:
+    """Reckon what a training run takes, and give a line about it.
+
+    who  what the message begins with, such as `train`
+
+    Raises UsageError if there is less; it names flags with which there would be enough.
+    """
+    B, T, recompute = config.batch_size, config.seq_len, config.recompute
+    needed = training_footprint(backend, sizes, B, T, recompute=recompute)
+    available = available_bytes()
+    if available is None:
+        return f"memory: {amount(needed.total)}: {needed.parts()}"
+    if needed.total <= available:
+        return f"memory: {amount(needed.total)} of {amount(available)}: {needed.parts()}"
+    remedy = ""
+    for flags, b, t, level in _smaller(B, T, recompute):
+        less = training_footprint(backend, sizes, b, t, recompute=level).total
+        if less <= available:
+            remedy = f" {flags} takes {amount(less)}."
+            break
+    raise UsageError(
+        f"{who}: training with B={B} and T={T} needs {amount(needed.total)} ({needed.parts()}),"
+        f" expected at most the {amount(available)} of memory that are available here.{remedy}"
+    )
+
+
+def _smaller(B: int, T: int, recompute: int) -> Iterator[tuple[str, int, int, int]]:
+    """Give flags that take less memory, those that change least first, and B, T, recompute."""
+    for level in range(recompute + 1, 3):
+        yield f"--recompute {level}", B, T, level
+    for b in _halves(B):
+        yield f"--batch-size {b}", b, T, recompute
+    for t in _halves(T):
+        yield f"--batch-size 1 --seq-len {t}", 1, t, recompute
+
+
+def _halves(size: int) -> Iterator[int]:
+    while size > 1:
+        size //= 2
+        yield size
+
+
+def amount(size: int) -> str:
+    """Write a number of bytes with a unit."""
+    for unit, bytes_ in (("GB", 1e9), ("MB", 1e6)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"
 
 
 def available_bytes() -> int | None:
@@ -52,8 +143,8 @@ def require_memory(who: str, what: str, needed: int) -> None:
     available = available_bytes()
     if available is not None and needed > available:
         raise UsageError(
-            f"{who}: {what} needs {needed / 1e9:.1f} GB, expected at most the"
-            f" {available / 1e9:.1f} GB of memory that are available here"
+            f"{who}: {what} needs {amount(needed)}, expected at most the"
+            f" {amount(available)} of memory that are available here"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .backends import check_dtype, load_backend
+from .backends import check_dtype, load_backend, tensor_dtype
 from .config import GPT2Config, descriptor_config
 from .errors import OrderError, UsageError
 from .footprint import model_bytes, require_memory
@@ -46,7 +46,8 @@ class GPT2:
         """Make a model of zeros.
 
         backend    `cpu`, `numpy` or a backend module
-        dtype      `float32`; `float64` on numpy only
+        dtype      `float32`; `bfloat16`, which rounds the operands of matrix products, all tensors
+                   being float32; `float64` on numpy only
         recompute  what the backward pass makes again instead of keeping it, same as llm.c's -r:
                    0 nothing, 1 GELU, 2 GELU and LayerNorm; the gradients have the same bits
 
@@ -58,14 +59,15 @@ class GPT2:
         self.backend = load_backend(backend) if isinstance(backend, str) else backend
         self.dtype = dtype
         check_dtype("GPT2", dtype, self.backend.name)
-        require_memory("GPT2", "the model", model_bytes(config, np.dtype(self.dtype).itemsize))
-        self.params = Tensors(self.backend, PARAMS, config.dims, self.dtype)
+        self._tensor_dtype = tensor_dtype(dtype)
+        require_memory("GPT2", "the model", self._model_bytes)
+        self.params = Tensors(self.backend, PARAMS, config.dims, self._tensor_dtype)
         self.grads: Tensors | None = None
         self.m: Tensors | None = None
         self.v: Tensors | None = None
         self._decay_2d = decay_ranges(self.params)
         self.mean_loss: float | None = None
-        self._work = Workspace(config, self.backend, self.dtype, recompute)
+        self._work = Workspace(config, self.backend, self._tensor_dtype, recompute)
         self._held_pass = "missing"  # the pass whose activations are held, in words for errors
 
     @classmethod
@@ -143,14 +145,16 @@ class GPT2:
         ops, work, wte = self.backend, self._work, self.params.wte
         (B, T), V, Vp = work.shape, self.config.vocab_size, self.config.padded_vocab_size
         if targets is None:  # the logits, and a copy without padding
-            needed = B * T * (Vp + V) * np.dtype(self.dtype).itemsize
+            needed = B * T * (Vp + V) * np.dtype(self._tensor_dtype).itemsize
             require_memory("GPT2", f"an array of logits with B={B} and T={T}", needed)
         self._forward_pass()
         if targets is not None:
-            ops.classifier_forward(work.acts.losses, work.acts.lnf, wte, work.batch.targets, V=V)
+            ops.classifier_forward(
+                work.acts.losses, work.acts.lnf, wte, work.batch.targets, V=V, bf16=self._bf16
+            )
             return self._finish_loss()
-        logits = ops.alloc((B * T, Vp), self.dtype)
-        ops.logits_forward(logits, work.lnf_rows(0, B * T), wte)
+        logits = ops.alloc((B * T, Vp), self._tensor_dtype)
+        ops.logits_forward(logits, work.lnf_rows(0, B * T), wte, bf16=self._bf16)
         return self._download_logits(logits).reshape(B, T, V)
 
     def next_logits(self, tokens: ArrayLike) -> NDArray[Any]:
@@ -160,10 +164,12 @@ class GPT2:
         B, T = self._work.shape
         Vp = self.config.padded_vocab_size
         rows = self._work.lnf_rows
-        block = self.backend.alloc((B * Vp,), self.dtype)
+        block = self.backend.alloc((B * Vp,), self._tensor_dtype)
         for b in range(B):  # the last position of each sequence
             row = self.backend.view(block, b * Vp, (1, Vp))
-            self.backend.logits_forward(row, rows(b * T + T - 1, 1), self.params.wte)
+            self.backend.logits_forward(
+                row, rows(b * T + T - 1, 1), self.params.wte, bf16=self._bf16
+            )
         return self._download_logits(self.backend.view(block, 0, (B, Vp)))
 
     def zero_grad(self) -> None:
@@ -245,8 +251,9 @@ class GPT2:
                 raise UsageError(f"GPT2.update: {name} is {beta}, expected at least 0 and below 1")
         _require_float32("update", lr=lr, eps=eps, weight_decay=weight_decay, grad_scale=grad_scale)
         if self.m is None or self.v is None:
-            self.m = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
-            self.v = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
+            require_memory("GPT2", "AdamW's moments", 2 * self._model_bytes)
+            self.m = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
+            self.v = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
         self.backend.adamw(
             self.params.memory,
             grads.memory,
@@ -301,12 +308,12 @@ class GPT2:
             self.backend.upload(self._work.batch.targets, follow)
 
     def _forward_pass(self) -> None:
-        forward_pass(self.backend, self.config, self.params, self._work, bf16=False)
+        forward_pass(self.backend, self.config, self.params, self._work, bf16=self._bf16)
 
     def _backward_pass(self, dloss: float, accumulate: bool) -> None:
         backward_pass(
             self.backend, self.config, self.params, self._made_grads(), self._work,
-            dloss=dloss, accumulate=accumulate, bf16=False,
+            dloss=dloss, accumulate=accumulate, bf16=self._bf16,
         )  # fmt: skip
 
     def _finish_loss(self) -> float:
@@ -320,14 +327,21 @@ class GPT2:
         rows = np.asarray(self.backend.download(logits))
         return np.ascontiguousarray(rows[:, : self.config.vocab_size])
 
+    @property
+    def _bf16(self) -> bool:
+        return self.dtype == "bfloat16"
+
+    @property
+    def _model_bytes(self) -> int:
+        return model_bytes(self.config, np.dtype(self._tensor_dtype).itemsize)
+
     def _fit_backward(self) -> None:
-        missing = [self.grads, self.m, self.v].count(None)
-        self._work.fit_backward(more_blocks=missing)
+        self._work.fit_backward(with_grads=self.grads is None)
         self._made_grads()
 
     def _made_grads(self) -> Tensors:
         if self.grads is None:
-            self.grads = Tensors(self.backend, PARAMS, self.config.dims, self.dtype)
+            self.grads = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
         return self.grads
 
     def _required_grads(self, who: str) -> Tensors:

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .backends import load_backend, tensor_dtype
 from .c_lines import activations_line, model_lines
 from .config import GPT2Config, descriptor_config
 from .errors import FormatError, UsageError
+from .footprint import require_memory, training_footprint
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, read_debug_state
 from .formats.header import read_all
@@ -82,6 +84,12 @@ def verify(
     config, version = read_checkpoint_config(model_path)
     state = read_debug_state(state_path, config)
     expected = expected_losses(config, state, losses_path, steps)
+    backend = load_backend(backend) if isinstance(backend, str) else backend
+    if steps > 0:  # else the gradients are enough, which GPT2 reckons with
+        B, T = state.tokens.shape
+        itemsize = np.dtype(tensor_dtype(dtype)).itemsize
+        needed = training_footprint(backend, config, B, T, itemsize=itemsize).total
+        require_memory("verify", f"{steps} steps with B={B} and T={T}", needed)
     model = GPT2.from_checkpoint(model_path, backend, dtype)
 
     for line in head_lines(config, version, state):

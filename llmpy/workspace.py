@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .config import GPT2Config
 from .errors import UsageError
-from .footprint import forward_bytes, model_bytes, require_memory, scratch_bytes
+from .footprint import backward_bytes, forward_bytes, model_bytes, ops_bytes, require_memory
 from .tensors import SCRATCH, Tensors, acts_table, table_size
 
 BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")}
@@ -57,19 +57,20 @@ class Workspace:
         self.acts = self._prefix("acts", acts_table(self.recompute), B, T, self.dtype)
         self.shape = (B, T)
 
-    def fit_backward(self, more_blocks: int) -> None:
+    def fit_backward(self, with_grads: bool) -> None:
         """Make room for the backward pass of the batch at hand.
 
-        more_blocks  blocks as large as the parameters that training will still ask for: grads, m, v
+        with_grads  whether the gradients of the parameters are still to be made
 
         Raises UsageError if memory does not suffice.
         """
         if self.scratch is not None:
             return
         B, T = self.shape
-        needed = scratch_bytes(self.config, B, T, self._itemsize) - self._held("scratch")
-        needed += more_blocks * model_bytes(self.config, self._itemsize)
-        require_memory("GPT2", f"a training step with B={B} and T={T}", needed)
+        needed = backward_bytes(self.config, B, T, self._itemsize) - self._held("scratch")
+        needed += ops_bytes(self.backend, self.config, B, T, self._itemsize)
+        needed += model_bytes(self.config, self._itemsize) if with_grads else 0
+        require_memory("GPT2", f"a backward pass with B={B} and T={T}", needed)
         self.scratch = self._prefix("scratch", SCRATCH, B, T, self.dtype)
 
     def lnf_rows(self, start: int, count: int) -> Any:

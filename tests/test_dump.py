@@ -5,10 +5,15 @@ import re
 import numpy as np
 import pytest
 
+from llmpy import footprint
+from llmpy.config import GPT2Config
 from llmpy.dump import dump
 from llmpy.errors import FormatError, UsageError
+from llmpy.formats.checkpoint import write_checkpoint
 from llmpy.formats.debug_state import read_debug_state
 from llmpy.formats.tokens import write_tokens
+from llmpy.model import GPT2
+from llmpy.rng import init_params
 from llmpy.tensors import PARAMS, SEED_ACTS
 from llmpy.verify import verify
 
@@ -154,3 +159,17 @@ def test_paths_are_checked_before_the_work(tokens_path, tmp_path, monkeypatch):
         assert str(error.value) == message
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "m.bin", "tokens.bin"]
     assert (tmp_path / "m.bin").read_bytes() == MODEL.read_bytes()
+
+
+def test_the_references_logits_are_reckoned_with(tokens_path, tmp_path, monkeypatch):
+    """Before the model is read: several arrays of logits, here more than all the rest."""
+    config = GPT2Config(max_seq_len=9, vocab_size=20_000, num_layers=1, num_heads=1, channels=1)
+    write_checkpoint(tmp_path / "m.bin", config, init_params(config, 1))
+    weights, logits = 8 * 20_096, 8 * 2 * 9 * 20_000
+    monkeypatch.setattr(footprint, "available_bytes", lambda: 3 * weights + 3 * logits)
+    monkeypatch.setattr(GPT2, "from_checkpoint", lambda *_: pytest.fail("the model was read"))
+    sizes = {"batch_size": 2, "seq_len": 9}
+    with pytest.raises(
+        UsageError, match=r"^dump: a debug state of B=2 and T=9 in float64 needs 1[0-9.]+ MB, "
+    ):
+        dump(tmp_path / "m.bin", tokens_path, state_path=tmp_path / "s.bin", **sizes)

@@ -1,23 +1,27 @@
 """Sizes beyond 32 bits, and the refusal before anything is allocated (R46)."""
 
 import re
+import tracemalloc
 
 import pytest
 
 from llmpy import footprint, ops
-from llmpy.config import descriptor_config
+from llmpy.config import GPT2Config, TrainConfig, descriptor_config
 from llmpy.errors import UsageError
 from llmpy.footprint import (
     available_bytes,
+    backward_bytes,
     forward_bytes,
     model_bytes,
     require_memory,
-    training_bytes,
+    require_training_memory,
+    training_footprint,
 )
 from llmpy.model import GPT2
 from llmpy.tensors import SEED_ACTS, Tensors, table_size
 
 from . import golden_state as golden
+from .random_model import random_batch, random_model
 
 D12 = descriptor_config("d12")
 
@@ -28,9 +32,12 @@ def test_sizes_of_gpt2_124m():
     kept = BT * (C + L * (16 * C + 4 + NH) + 2 * C + 3)  # proj and dln share one C
     assert model_bytes(D12) == 4 * 124_475_904
     assert forward_bytes(D12, 64, 1024) == 4 * kept
-    assert training_bytes(D12, 64, 1024) == 4 * (4 * 124_475_904 + kept + BT * 5 * C)
-    assert training_bytes(D12, 64, 1024) > 2**35
-    assert training_bytes(D12, 64, 1024, itemsize=8) == 2 * training_bytes(D12, 64, 1024)
+    assert backward_bytes(D12, 64, 1024) == 4 * BT * 5 * C
+    needed = training_footprint(Backend, D12, 64, 1024)
+    assert needed.model == 4 * 4 * 124_475_904
+    assert needed.activations == 4 * (kept + BT * 5 * C) > 2**35
+    twice = training_footprint(Backend, D12, 64, 1024, itemsize=8, moments=False)
+    assert (twice.model, twice.activations) == (needed.model, 2 * needed.activations)
 
 
 def test_sizes_of_what_is_made_again():
@@ -81,14 +88,112 @@ def test_too_large_a_model_is_refused_before_it_is_made(monkeypatch):
 def test_too_large_a_batch_is_refused_before_it_is_made(monkeypatch):
     model = golden.golden_model("numpy")
     monkeypatch.setattr(footprint, "available_bytes", lambda: 200_000)
+    # gradients, 5 C a position; 7 terms of 4 C and the part of wte that is added
+    needed = 4 * (model.num_parameters + 39 * 5 * 24 + 39 * 7 * 4 * 24 + 128 * 24)
     message = (
-        r"GPT2: a training step with B=3 and T=13 needs 0\.0 GB,"
-        r" expected at most the 0\.0 GB of memory that are available here"
+        f"GPT2: a backward pass with B=3 and T=13 needs {needed / 1e3:.1f} kB,"
+        " expected at most the 200.0 kB of memory that are available here"
     )
-    with pytest.raises(UsageError, match=f"^{message}$"):
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         model.forward_backward(golden.TOKENS, golden.TARGETS)
     assert model.grads is None
     model.forward(golden.TOKENS, golden.TARGETS)  # that much there is
+
+
+def test_gradients_alone_want_no_moments(monkeypatch):
+    """What is not asked for is not reckoned with; it is once the first update asks."""
+    model = golden.golden_model("numpy")
+    model.forward(golden.TOKENS, golden.TARGETS)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: 300_000)
+    moments = 2 * 4 * model.num_parameters
+    gradients = 4 * (model.num_parameters + 39 * 5 * 24 + 39 * 7 * 4 * 24 + 128 * 24)
+    assert gradients < 300_000 < gradients + moments
+    model.forward_backward(golden.TOKENS, golden.TARGETS)
+    monkeypatch.setattr(footprint, "available_bytes", lambda: moments - 1)
+    before = model.params.memory.copy()
+    with pytest.raises(UsageError, match=r"^GPT2: AdamW's moments needs [0-9.]+ kB, expected"):
+        model.update(0.1, 0.9, 0.999, 1e-8, 0.0, 1)
+    assert (model.m, model.v) == (None, None)
+    assert (model.params.memory == before).all()
+
+
+# training as a whole
+
+
+@pytest.fixture
+def has(monkeypatch):
+    """Let so many GB be there."""
+    return lambda gb: monkeypatch.setattr(footprint, "available_bytes", lambda: int(gb * 1e9))
+
+
+class Backend:
+    """One whose ops take a GB, whatever the sizes."""
+
+    scratch_bytes = staticmethod(lambda dims, itemsize: 10**9)
+
+
+def settings(B=4, recompute=0):
+    return TrainConfig(batch_size=B, seq_len=1024, recompute=recompute)
+
+
+def test_training_is_reckoned_by_part(has):
+    """B 4, T 1024 of GPT-2 124M: 4 times 0.498 GB; 16 C + 12 + 4 a layer and position, and 9 C."""
+    has(22)
+    line = require_training_memory("train", Backend, D12, settings())
+    assert line == (
+        "memory: 5.5 GB of 22.0 GB: 2.0 GB for parameters, gradients and moments,"
+        " 2.5 GB for activations, 1.0 GB for scratch"
+    )
+    line = require_training_memory("train", Backend, D12, settings(recompute=2))
+    assert "1.7 GB for activations" in line
+
+
+def test_a_system_that_says_nothing_is_told_what_it_takes(monkeypatch):
+    monkeypatch.setattr(footprint, "available_bytes", lambda: None)
+    line = require_training_memory("train", Backend, D12, settings())
+    assert line.startswith("memory: 5.5 GB: 2.0 GB for parameters")
+
+
+NEEDED = (
+    "train: training with B={} and T=1024 needs {} GB (2.0 GB for parameters, gradients and"
+    " moments, {} GB for activations, 1.0 GB for scratch), expected at most the {} GB of memory"
+    " that are available here."
+)
+
+
+@pytest.mark.parametrize(
+    ("gb", "B", "recompute", "numbers", "remedy"),
+    [
+        (5.4, 4, 0, ("5.5", "2.5"), " --recompute 1 takes 5.0 GB."),
+        (4.8, 4, 0, ("5.5", "2.5"), " --recompute 2 takes 4.7 GB."),
+        (4.6, 4, 0, ("5.5", "2.5"), " --batch-size 2 takes 4.3 GB."),
+        (4.6, 4, 2, ("4.7", "1.7"), " --batch-size 2 takes 3.8 GB."),
+        (20.0, 64, 0, ("43.3", "40.3"), " --batch-size 16 takes 13.1 GB."),
+        (3.2, 4, 0, ("5.5", "2.5"), " --batch-size 1 --seq-len 256 takes 3.1 GB."),
+        (2.9, 4, 0, ("5.5", "2.5"), ""),  # for the model alone that is too little
+    ],
+)
+def test_a_refusal_says_what_would_fit(has, gb, B, recompute, numbers, remedy):
+    has(gb)
+    with pytest.raises(UsageError) as error:
+        require_training_memory("train", Backend, D12, settings(B, recompute))
+    assert str(error.value) == NEEDED.format(B, *numbers, gb) + remedy
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize(("V", "C", "T"), [(61, 48, 32), (3000, 32, 24), (50, 32, 128)])
+def test_the_reference_takes_about_what_it_says(V, C, T, itemsize):
+    """So that its logits, whole and several times over, are reckoned with."""
+    config = GPT2Config(max_seq_len=T, vocab_size=V, num_layers=2, num_heads=2, channels=C)
+    model = random_model(config, dtype=f"float{8 * itemsize}")
+    batch = random_batch(4, T, V)
+    model.forward_backward(*batch)
+    tracemalloc.start()
+    model.forward_backward(*batch)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    reckoned = ops.scratch_bytes({**config.dims, "B": 4, "T": T}, itemsize)
+    assert taken / 1.5 <= reckoned <= 1.5 * taken
 
 
 def test_too_many_logits_are_refused_before_the_pass(monkeypatch):
@@ -100,7 +205,7 @@ def test_too_many_logits_are_refused_before_the_pass(monkeypatch):
     monkeypatch.setattr(footprint, "available_bytes", lambda: logits - 1)
     monkeypatch.setattr(ops, "encoder_forward", lambda *_: pytest.fail("the pass began"))
     with pytest.raises(
-        UsageError, match=r"^GPT2: an array of logits with B=3 and T=13 needs 0\.0 GB, expected"
+        UsageError, match=r"^GPT2: an array of logits with B=3 and T=13 needs [0-9.]+ kB, expected"
     ):
         model.forward(golden.TOKENS)
 

@@ -319,14 +319,14 @@ def test_unknown_backends_are_refused(name, message):
     [
         (
             "numpy",
-            "bfloat16",
-            "GPT2: dtype is bfloat16, expected float32: bfloat16 is not built yet",
+            "float16",
+            "GPT2: dtype is 'float16', expected float32, bfloat16 or float64",
         ),
-        ("numpy", "float16", "GPT2: dtype is 'float16', expected float32 or float64"),
         (
             "cpu",
             "float64",
-            "GPT2: dtype is float64, expected float32 on backend cpu. Use backend numpy.",
+            "GPT2: dtype is float64, expected float32 or bfloat16 on backend cpu."
+            " Use backend numpy.",
         ),
     ],
 )

@@ -221,7 +221,7 @@ def test_too_little_memory_is_told_before_the_first_line(files, capfd, monkeypat
     assert main([*words, "--init", "baby", "--batch-size", "8"]) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.startswith("llmpy train: B=8 and T=64 needs ")
+    assert err.startswith("llmpy train: training with B=8 and T=64 needs ")
 
 
 def test_nothing_is_written(files, tmp_path, monkeypatch):

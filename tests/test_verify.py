@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from llmpy import footprint
 from llmpy.config import GPT2Config, descriptor_config
 from llmpy.errors import FormatError, UsageError
 from llmpy.formats.debug_state import DebugState
@@ -271,3 +272,11 @@ def test_losses_are_one_number_a_line(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"state\.bin"):
         run(state=tmp_path / "state.bin")
+
+
+def test_all_steps_are_reckoned_with_before_the_first(monkeypatch):
+    """The moments of AdamW come after the first loss; without steps there are none."""
+    monkeypatch.setattr(footprint, "available_bytes", lambda: 400_000)
+    with pytest.raises(UsageError, match=r"^verify: 2 steps with B=3 and T=13 needs [0-9.]+ kB"):
+        run(steps=2)
+    assert run(steps=0)[0]

@@ -5,15 +5,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..config import SEED_RECIPE, RunConfig, TrainConfig
+from ..config import SEED_RECIPE, DeviceConfig, RunConfig, TrainConfig
 from ..console import note, write
 from ..data.loader import DataLoader, SeedLoader
+from ..device import open_backend
 from ..errors import UsageError
+from ..footprint import require_training_memory
 from ..formats.tokenizer import check_vocabulary, read_tokenizer
 from ..recipe import Recipe, run_recipe
 from ..train import Loader, check_seq_len
 from .flags import flag_of, make
-from .training_run import TRAIN_DATA, VAL_DATA, check_memory, init_sizes, make_model
+from .training_run import TRAIN_DATA, VAL_DATA, init_sizes, make_model
 
 # order -> where the data are: the first that exists
 # fmt: off
@@ -36,27 +38,26 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def run_recipe_command(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
+def run_recipe_command(run: RunConfig, given: Mapping[str, Any], device: DeviceConfig) -> int:
     """Carry out `llmpy train --recipe train_gpt2.c`."""
     with ExitStack() as open_files:
-        recipe = open_recipe(run, given, backend, open_files)
-        note(line)
+        recipe = open_recipe(run, given, device, open_files)
         for piece in run_recipe(recipe):
             write(piece)
     return 0
 
 
 def open_recipe(
-    run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack
+    run: RunConfig, given: Mapping[str, Any], device: DeviceConfig, open_files: ExitStack
 ) -> Recipe:
-    """Check the settings and make what `run_recipe` needs.
+    """Check the settings and make what `run_recipe` needs; tell what computes, and the memory.
 
     given       values of TrainConfig's fields, those that were set
-    backend     module
     open_files  closes the data
 
     Raises UsageError for a flag that means nothing here; else as `open_run`.
     """
+    backend, line = open_backend(device)
     refused = [flag_of(name) for name in given if name not in SETTINGS]
     refused += [flag for flag, on in (("--out", run.out), ("--no-shuffle", run.no_shuffle)) if on]
     if refused:
@@ -78,8 +79,10 @@ def open_recipe(
         check_vocabulary(tokenizer, sizes, tokenizer_path)
     order = run.order or "seed"
     train_loader, val_loader = _loaders(run, config, order, sizes.vocab_size, open_files)
-    check_memory(config, sizes)
-    model = make_model(init, config, sizes, backend)
+    memory = require_training_memory("train", backend, sizes, config)
+    note(line)
+    note(memory)
+    model = make_model(init, config, sizes, backend, device.dtype)
     return Recipe(model, config, train_loader, val_loader, tokenizer, tokenizer_path, order)
 
 

@@ -9,10 +9,12 @@ from ..config import BABY, DeviceConfig, RunConfig, TrainConfig
 from ..console import Progress, TextStream, is_terminal, note, write
 from ..device import open_backend
 from ..generate import generate, sampling_rng, start_token
+from ..model import GPT2
+from ..tensors import PARAMS, table_size
 from ..train import Checkpoint, Event, Finished, Sample, Step, Validation, train
 from .flags import Command, flag_of, make
 from .recipe import run_recipe_command
-from .training_run import Run, open_run
+from .training_run import Run, make_model, open_run
 
 LAST_SAMPLE_TOKENS = 400  # with which the baby recipe ends
 
@@ -22,43 +24,44 @@ def run(values: Mapping[str, Any]) -> int:
     config: RunConfig = make(RunConfig, values)
     settings = {k: v for k, v in values.items() if k in TrainConfig.__dataclass_fields__}
     TrainConfig(**{**settings, "total_batch_size": None})  # what is wrong by itself, first
-    backend, line = open_backend(make(DeviceConfig, values))
+    device: DeviceConfig = make(DeviceConfig, values)
     if config.recipe is not None:
-        return run_recipe_command(config, settings, backend, line)
-    return run_training(config, settings, backend, line)
+        return run_recipe_command(config, settings, device)
+    return run_training(config, settings, device)
 
 
-def run_training(run: RunConfig, given: Mapping[str, Any], backend: Any, line: str) -> int:
+def run_training(run: RunConfig, given: Mapping[str, Any], device: DeviceConfig) -> int:
     """Carry out `llmpy train` without --recipe."""
+    backend, line = open_backend(device)
     with ExitStack() as open_files:
         opened = open_run(run, given, backend, open_files)
-        note(line)
-        for text in (*_model_lines(opened), *opened.notes):
+        for text in (line, *_model_lines(opened), opened.memory, *opened.notes):
             note(text)
+        model = make_model(opened.init, opened.config, opened.sizes, backend, device.dtype)
         if opened.folder is not None:
             opened.folder.start()
             if opened.tokenizer is not None:
                 opened.folder.write_tokenizer(opened.tokenizer)
-        _tell_events(opened)
+        _tell_events(opened, model)
     if opened.folder is not None and opened.config.steps:
         _draw_curve(opened)
     if opened.baby:
-        _last_sample(opened)
+        _last_sample(opened, model)
     return 0
 
 
 def _model_lines(run: Run) -> tuple[str, str]:
-    c, t = run.model.config, run.config
+    c, t = run.sizes, run.config
     batches = f"{t.accumulation_steps} batches of " if t.accumulation_steps > 1 else ""
     return (
         f"model: L {c.num_layers}, NH {c.num_heads}, C {c.channels}, maxT {c.max_seq_len},"
-        f" V {c.vocab_size}, {run.model.num_parameters:,} parameters",
+        f" V {c.vocab_size}, {table_size(PARAMS, c.dims):,} parameters",
         f"training: {t.steps} steps of {t.tokens_per_step:,} tokens,"
         f" {batches}B {t.batch_size}, T {t.seq_len}",
     )
 
 
-def _tell_events(run: Run) -> None:
+def _tell_events(run: Run, model: GPT2) -> None:
     """Train; print llm.c's lines.
 
     A bar on the terminal shows what would otherwise scroll by: for the baby recipe its 2000 step
@@ -69,7 +72,7 @@ def _tell_events(run: Run) -> None:
     progress = Progress(run.config.steps or 0, shown)
     quiet = shown and scrolls
     events = train(
-        run.model,
+        model,
         run.train_loader,
         run.val_loader,
         run.config,
@@ -119,11 +122,11 @@ def _draw_curve(run: Run) -> None:
     note(f"no loss.png: {path}" if isinstance(path, str) else f"wrote {path}")
 
 
-def _last_sample(run: Run) -> None:
+def _last_sample(run: Run, model: GPT2) -> None:
     if run.tokenizer is None:
         return
     rng = sampling_rng(run.config.seed, sample=1)  # not what the samples before have shown
-    tokens = generate(run.model, [start_token(run.tokenizer)], LAST_SAMPLE_TOKENS, rng=rng)
+    tokens = generate(model, [start_token(run.tokenizer)], LAST_SAMPLE_TOKENS, rng=rng)
     stream = TextStream()
     write("\n")
     for token in tokens:

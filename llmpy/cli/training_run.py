@@ -32,7 +32,7 @@ from ..data.corpus import corpus_text
 from ..data.loader import DataLoader, MemoryTokens
 from ..data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
 from ..errors import UsageError
-from ..footprint import require_memory, training_bytes
+from ..footprint import require_training_memory
 from ..formats.checkpoint import read_checkpoint_config
 from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer, read_tokenizer
 from ..model import GPT2
@@ -51,10 +51,12 @@ VAL_DATA = "dev/data/tinyshakespeare/tiny_shakespeare_val.bin"
 
 @dataclass
 class Run:
-    """A training run, ready to start."""
+    """A training run, ready to start but for its model, which takes memory."""
 
-    model: GPT2
+    init: str  # names the model
+    sizes: GPT2Config
     config: TrainConfig
+    memory: str  # a line about how much of it training takes
     train_loader: DataLoader
     val_loader: DataLoader | None
     tokenizer: Tokenizer | None
@@ -64,7 +66,7 @@ class Run:
 
 
 def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack) -> Run:
-    """Check all settings and make what a training run needs.
+    """Check all settings and make what a training run needs, but for the model.
 
     given       values of TrainConfig's fields, those that were set
     backend     module
@@ -97,9 +99,11 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
         )
     config = replace(config, steps=steps)
     folder = _checked_folder(run, baby, notes)
-    check_memory(config, sizes)
-    model = make_model(run.init or "baby", config, sizes, backend)
-    return Run(model, config, train_loader, val_loader, tokenizer, folder, baby, notes)
+    memory = require_training_memory("train", backend, sizes, config)
+    init = run.init or "baby"
+    return Run(
+        init, sizes, config, memory, train_loader, val_loader, tokenizer, folder, baby, notes
+    )
 
 
 def _sizes_and_tokenizer(
@@ -208,15 +212,9 @@ def _checked_folder(run: RunConfig, baby: bool, notes: list[str]) -> RunFolder |
     return folder
 
 
-def check_memory(config: TrainConfig, sizes: GPT2Config) -> None:
-    """Raise UsageError if training takes more memory than there is."""
-    B, T = config.batch_size, config.seq_len
-    require_memory("train", f"B={B} and T={T}", training_bytes(sizes, B, T))
-
-
-def make_model(init: str, config: TrainConfig, sizes: GPT2Config, backend: Any) -> GPT2:
+def make_model(init: str, config: TrainConfig, sizes: GPT2Config, backend: Any, dtype: str) -> GPT2:
     """Make the model that --init names."""
-    how: dict[str, Any] = {"backend": backend, "recompute": config.recompute}
+    how: dict[str, Any] = {"backend": backend, "dtype": dtype, "recompute": config.recompute}
     if is_model_file(init):
         passing("reading the model")
         return GPT2.from_checkpoint(init, **how)

@@ -20,6 +20,7 @@ from . import layernorm as _layernorm
 from . import matmul as _matmul
 from . import residual as _residual
 from . import softmax as _softmax
+from .footprint import scratch_bytes
 from .memory import alloc
 from .threads import set_threads
 
@@ -92,6 +93,7 @@ __all__ = [
     "residual_backward",
     "residual_forward",
     "residual_layernorm_forward",
+    "scratch_bytes",
     "set_threads",
     "softmax_forward",
     "sync",

@@ -20,7 +20,7 @@ from .matmul import (
     matmul_gelu_backward,
     matmul_gelu_forward,
 )
-from .memory import alloc, download, sync, upload, view, zero
+from .memory import alloc, download, scratch_bytes, sync, upload, view, zero
 from .residual import residual_backward, residual_forward
 from .softmax import softmax_forward
 
@@ -60,6 +60,7 @@ __all__ = [
     "residual_backward",
     "residual_forward",
     "residual_layernorm_forward",
+    "scratch_bytes",
     "softmax_forward",
     "sync",
     "upload",

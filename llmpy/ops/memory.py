@@ -1,7 +1,7 @@
 """The memory of a backend whose arrays are NumPy's."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,17 @@ def download(array: Any) -> Any:
 def zero(array: Any) -> None:
     """Set every element to 0."""
     array.fill(0)
+
+
+def scratch_bytes(dims: Mapping[str, int], itemsize: int = 4) -> int:
+    """Give about how many bytes the reference takes for what it makes on the way.
+
+    dims  the letters of a model, and B and T
+    """
+    positions, C = dims["B"] * dims["T"], dims["C"]
+    classifier = 5 * positions * dims["V"]  # logits, their exponentials and gradients
+    mlp = 7 * positions * 4 * C  # GELU, term by term
+    return itemsize * (max(classifier, mlp) + dims["Vp"] * C)  # and the gradient to be added
 
 
 def sync() -> None:

@@ -18,8 +18,9 @@ from llmpy.run_folder import read_log
 from ..tiny_run import CONFIG, TOKENIZER, write_model
 
 
-def test_lines_on_stdout_and_nothing_on_disk(files, folder, capfd):
+def test_lines_on_stdout_and_nothing_on_disk(files, folder, capfd, monkeypatch):
     before = sorted(folder.rglob("*"))
+    monkeypatch.setattr("llmpy.footprint.available_bytes", lambda: 16 * 10**9)
     assert main(files) == 0
     out, err = capfd.readouterr()
     starts = ["val loss ", "step    1/3 ", "step    2/3 ", "step    3/3 ", "val loss "]
@@ -30,6 +31,8 @@ def test_lines_on_stdout_and_nothing_on_disk(files, folder, capfd):
         f"backend numpy: the NumPy reference, NumPy {np.__version__}",
         "model: L 1, NH 2, C 8, maxT 16, V 30, 2,040 parameters",
         "training: 3 steps of 32 tokens, B 2, T 16",
+        "memory: 91.1 kB of 16.0 GB: 32.6 kB for parameters, gradients and moments,"
+        " 25.7 kB for activations, 32.8 kB for scratch",
     ]
     assert sorted(folder.rglob("*")) == before
 
@@ -53,7 +56,7 @@ def test_out_gets_model_log_tokenizer_and_curve(files, folder, capfd):
     train, validation = read_log(run / "main.log")
     assert [s for s, _ in train] == [0, 1, 2]
     assert [s for s, _ in validation] == [0, 3]
-    assert capfd.readouterr().err.splitlines()[3:] == [
+    assert capfd.readouterr().err.splitlines()[4:] == [
         "wrote runs/a/model_00000002.bin",
         "wrote runs/a/model_00000003.bin",
         "wrote runs/a/loss.png",
@@ -273,10 +276,22 @@ def test_too_large_a_batch_is_refused_with_the_gigabytes(folder, capfd, monkeypa
     assert main(words.split()) == 2
     err = capfd.readouterr().err
     # 16 C a token and layer of activations alone: 64 * 1024 * 12 * 16 * 768 * 4 bytes = 38.7 GB
-    assert err.startswith("llmpy train: B=64 and T=1024 needs ")
-    assert 40 < float(err.split(" needs ")[1].split()[0]) < 60
-    assert err.endswith("expected at most the 24.0 GB of memory that are available here\n")
+    assert err.startswith("llmpy train: training with B=64 and T=1024 needs ")
+    assert 40 < float(err.split(" GB for activations")[0].split()[-1]) < 45
+    assert "expected at most the 24.0 GB of memory that are available here. --batch-size " in err
     assert not (folder / "a").exists()
+
+
+def test_memory_is_told_before_it_is_taken(files, capfd, monkeypatch):
+    def make_model(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(training, "make_model", make_model)
+    assert main(files) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[-2].startswith("memory: 91.1 kB")
+    assert err.splitlines()[-1] == "llmpy train: memory does not suffice"
 
 
 # the baby recipe

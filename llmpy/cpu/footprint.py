@@ -1,0 +1,20 @@
+"""How much memory the kernels take besides their arguments, about, before it is taken."""
+
+from collections.abc import Mapping
+
+from .classifier import chunk_rows
+from .memory import max_threads
+
+
+def scratch_bytes(dims: Mapping[str, int], itemsize: int = 4) -> int:
+    """Give about how many bytes a training step's kernels keep as scratch.
+
+    dims  the letters of a model, and B and T
+    """
+    T, C, HS = dims["T"], dims["C"], dims["C"] // dims["NH"]
+    positions = dims["B"] * T
+    logits = min(positions, chunk_rows(dims["V"])) * dims["V"]  # of a chunk of the classifier
+    packed = max(positions * 4 * C, logits)  # gradients, transposed for the product with dweight
+    layernorm = positions * C // 8  # sums over a few rows
+    attention = max_threads() * T * (128 + 6 * HS)  # a head: scores of a few rows, packed heads
+    return itemsize * (logits + packed + layernorm + attention)
