@@ -25,7 +25,8 @@ def measure_limits(device: DeviceConfig) -> Limits:
     from ..cpu.limits import bandwidth_gbs, peak_gflops
 
     passing("measuring the machine")
-    limits = Limits(peak_gflops=peak_gflops(), bandwidth_gbs=bandwidth_gbs())
+    bf16 = device.dtype == "bfloat16"
+    limits = Limits(peak_gflops=peak_gflops(bf16), bandwidth_gbs=bandwidth_gbs())
     passing("")
     return limits
 

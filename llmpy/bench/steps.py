@@ -34,7 +34,7 @@ class Trainer:
     ) -> None:
         self.workload = workload
         self._rng = np.random.default_rng(0)
-        self.model = GPT2(workload.config, backend)
+        self.model = GPT2(workload.config, backend, dtype, recompute=recompute)
         # any values but zeros take the same time; those of from_descriptor would take long to draw
         size = self.model.num_parameters
         weights = self._rng.standard_normal(size, np.float32) * np.float32(0.02)

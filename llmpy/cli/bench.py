@@ -60,5 +60,5 @@ BENCH = Command(
     text="Time training steps.",
     run=run,
     settings=(BenchConfig, DeviceConfig),
-    not_built=("--adapter", "--recompute"),
+    not_built=("--adapter",),
 )

@@ -87,7 +87,8 @@ def test_a_json_path_that_cannot_be_written_is_told_before_the_work(tmp_path, ca
     [
         ("--peer tinygrad", "--peer is tinygrad, expected one of torch, jax"),
         ("--peer-python p", "--peer-python is given without --peer, expected both"),
-        ("--recompute 1", "--recompute is not built yet"),
+        ("--recompute 3", "--recompute is 3, expected 0, 1 or 2"),
+        ("--recompute x", "--recompute is x, expected a whole number"),
         (
             "--peer jax --peer-python no/python",
             "--peer-python is no/python, which does not exist, expected a Python that has jax",
@@ -176,6 +177,16 @@ def test_what_a_process_cannot_do_is_one_line(monkeypatch):
         " available here",
         str(end.value.code),
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_limits_are_those_of_the_dtype(monkeypatch, dtype):
+    asked = []
+    monkeypatch.setattr(__main__, "open_backend", lambda device: (ops, ""))
+    monkeypatch.setattr("llmpy.cpu.limits.peak_gflops", lambda bf16: asked.append(bf16) or 200.0)
+    monkeypatch.setattr("llmpy.cpu.limits.bandwidth_gbs", lambda: 50.0)
+    assert __main__.measure_limits(DeviceConfig(dtype=dtype)) == LIMITS
+    assert asked == [dtype == "bfloat16"]
 
 
 def test_a_process_tells_the_limits(monkeypatch, capfd):

@@ -65,8 +65,11 @@ def test_zero_writes():
     assert cost_of("zero", (zeros(3, 5),), {}) == (0, 60)
 
 
-def test_a_step_sums_up_to_the_workload():
-    trainer = Trainer(TINY, ops)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("recompute", [0, 1, 2])
+def test_a_step_sums_up_to_the_workload(dtype, recompute):
+    """What is made again counts nothing."""
+    trainer = Trainer(TINY, ops, dtype, recompute)
     recorder = Recorder(ops)
     trainer.model.backend = recorder.backend
     profile = recorder.take(trainer.step(), LIMITS)

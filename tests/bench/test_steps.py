@@ -52,3 +52,18 @@ def test_peak_memory_is_this_programs_own(monkeypatch, tmp_path):
     assert peak_rss_gb() == 2000 * 1024 / 1e9
     status.unlink()
     assert peak_rss_gb() is None or peak_rss_gb() > 0.01  # of getrusage
+
+
+@pytest.mark.parametrize(("dtype", "recompute"), [("float32", 0), ("bfloat16", 1), ("float32", 2)])
+def test_a_trainer_has_the_model_that_was_asked_for(monkeypatch, dtype, recompute):
+    made = []
+    real = steps.GPT2
+
+    def model(*args, **how):
+        made.append((*args, how))
+        return real(*args, **how)
+
+    monkeypatch.setattr(steps, "GPT2", model)
+    trainer = Trainer(TINY, ops, dtype, recompute)
+    assert made == [(TINY.config, ops, dtype, {"recompute": recompute})]
+    assert trainer.step() > 0
