@@ -173,7 +173,7 @@ def test_what_a_process_cannot_do_is_one_line(monkeypatch):
     with pytest.raises(SystemExit) as end:
         __main__.main("workload", order())
     assert re.fullmatch(
-        r"baby: GPT2: the model needs \S+ GB, expected at most the 0.0 GB of memory that are"
+        r"baby: GPT2: the model needs \S+ MB, expected at most the 1.0 MB of memory that are"
         " available here",
         str(end.value.code),
     )
