@@ -46,14 +46,13 @@ def seconds(monkeypatch):
 def test_peak_is_operations_over_the_best_time(seconds, monkeypatch):
     monkeypatch.setattr(limits.numba, "get_num_threads", lambda: 3)
     k = 16  # the least there is, for a cache of 1 byte
-    times = iter(
-        [9.0, 0.01, 0.02, 1.0, *[2.0] * 8, 0.5, 2.0]
-    )  # one compiles, two are too short, then ten trials
+    # one compiles, two are too short, one is long enough, then the trials
+    times = iter([9.0, 0.001, 0.002, 1.0, *[2.0] * (limits.TRIALS - 2), 0.5, 2.0])
     seconds(times)
     assert limits.peak_gflops(l1_bytes=1) == pytest.approx(2 * MR * NR * k * 3 * 4 / 0.5 / 1e9)
     assert next(times, None) is None
 
 
 def test_bandwidth_is_28_bytes_an_element_over_the_best_time(seconds):
-    seconds(iter([2.0] * 9 + [0.5]))
+    seconds(iter([2.0] * (limits.PASSES - 1) + [0.5]))
     assert limits.bandwidth_gbs(1000) == pytest.approx(28 * 1000 / 0.5 / 1e9)
