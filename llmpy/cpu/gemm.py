@@ -20,13 +20,14 @@ All arguments of the kernel are addresses and integers, so there is one compiled
 b and c are contiguous or strided by ld floats.
 """
 
+import math
 from functools import cache
 
 from numba import get_num_threads, get_thread_id, prange
 
 from .caches import second_cache_bytes
 from .jit import parallel, serial
-from .memory import data, max_threads, row, scratch
+from .memory import data, max_threads, row, scratch_at
 from .packing import A_GROUP, GROUP, column_sums, copy_mr, pack_panel_a, pack_panel_b, words
 from .simd import MR, NR, W, floats, prefetch
 from .tile import ADD, WRITE, edge_tile, tile
@@ -35,6 +36,7 @@ from .vector_math import gelu_row, scale_by_gelu_derivative
 KC = 256  # terms of a sum between two visits to c
 LINE = 16  # floats of a cache line
 FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
+SMALL = 1 << 16  # numbers
 FEW_PANELS = 12  # panels of B that a block of A must meet for its packing to pay
 
 A_PANEL = KC * MR + W  # words of a packed panel; W spare ones, see packing.py
@@ -170,12 +172,12 @@ def gemm_kernel(
 def blocks(M, N, K, threads):
     """Give the numbers of blocks along the rows and along the columns of c.
 
-    A packed block of A fills at most five eighths of L2, and there is an equal number of blocks for
-    each thread where the panels suffice.
+    A block of A fills at most five eighths of L2, and three where there are several. There is an
+    equal number of blocks for each thread where the panels suffice.
     """
     m_panels, n_panels = -(-M // MR), -(-N // NR)
-    held = max(1, second_cache_bytes() * 5 // 8 // (min(K, KC) * 4 * MR))
-    m_blocks = -(-m_panels // held)
+    eighths = m_panels * MR * min(K, KC) * 4 * 8 / second_cache_bytes()
+    m_blocks = 1 if eighths <= 5 else min(m_panels, math.ceil(eighths / 3))
     while m_blocks < m_panels and m_blocks * n_panels < threads:
         m_blocks += 1
     n_blocks = 1
@@ -210,14 +212,20 @@ def gemm(
     a_form = OWN
     if n_panels // n_blocks < FEW_PANELS * (4 if K <= KC else 1):
         a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
-    pack_b, threads = m_blocks > 1, max_threads()
+    threads = max_threads()
+    # for a small b, the wait until all is packed costs more than packing it in each block
+    pack_b = (m_blocks - 1) * N * K > SMALL * threads
+    a_packed = a_own = b_packed = 0
+    if a_form == SHARED:
+        a_packed = scratch_at("a_packed", m_panels * k_blocks * A_PANEL)
+    elif a_form == OWN:
+        a_own = scratch_at("a_own", threads * -(-m_panels // m_blocks) * A_PANEL)
+    if pack_b:
+        b_packed = scratch_at("b_packed", n_panels * k_blocks * B_PANEL)
     gemm_kernel(
         data(c), row(c), data(a), row(a), int(a_unit_k), a_form, data(b), row(b), int(b_unit_k),
         int(pack_b), M, N, K, int(bf16), mode, 0 if bias is None else data(bias), epilogue,
         0 if aux is None else data(aux), 0 if aux is None else row(aux),
-        0 if sums is None else data(sums), m_blocks, n_blocks,
-        data(scratch("a_packed", (a_form == SHARED) * m_panels * k_blocks * A_PANEL)),
-        data(scratch("a_own", (a_form == OWN) * threads * -(-m_panels // m_blocks) * A_PANEL)),
-        data(scratch("b_packed", pack_b * n_panels * k_blocks * B_PANEL)),
-        data(scratch("b_own", threads * B_PANEL)),
+        0 if sums is None else data(sums), m_blocks, n_blocks, a_packed, a_own, b_packed,
+        scratch_at("b_own", threads * B_PANEL),
     )  # fmt: skip

@@ -16,7 +16,7 @@ LARGE = 4 << 20  # bytes
 HUGE_PAGE = 2 << 20  # bytes of a large page, on x86-64 and most arm64
 ALIGNMENT = 64  # bytes of a cache line, and of the widest vector
 
-_scratch = threading.local()  # arrays by use, of each Python thread; grow, and are used again
+_scratch = threading.local()  # arrays and addresses by use, of each Python thread; they grow
 
 
 def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
@@ -46,10 +46,20 @@ def scratch(use, count):
 
     Each Python thread has its own: between two kernels, another may run.
     """
+    return _kept(use, count)[0]
+
+
+def scratch_at(use, count):
+    """Give the address of scratch memory."""
+    return _kept(use, count)[1]
+
+
+def _kept(use, count):
     own = vars(_scratch)
     kept = own.get(use)
-    if kept is None or kept.size < count:
-        kept = own[use] = alloc((count,))
+    if kept is None or kept[0].size < count:
+        array = alloc((count,))
+        kept = own[use] = array, data(array)
     return kept
 
 

@@ -22,11 +22,21 @@ def test_arrays_are_aligned_zeros(shape, dtype):
     assert not array.any()
 
 
+def test_large_arrays_are_aligned_zeros():
+    array = memory.alloc((3, memory.LARGE // 8 + 1))
+    assert array.shape == (3, memory.LARGE // 8 + 1)
+    assert array.ctypes.data % 64 == 0
+    assert not array.any()
+    array[:] = 1
+    assert array.sum() == array.size
+
+
 def test_scratch_grows_and_is_used_again():
     first = memory.scratch("a test", 10)
     assert first.size == 10
     assert memory.scratch("a test", 4) is first
     assert memory.scratch("a test", 11).size == 11
+    assert memory.scratch_at("a test", 11) == memory.data(memory.scratch("a test", 11))
     del vars(memory._scratch)["a test"]
 
 
@@ -53,7 +63,7 @@ def test_neither_attention_matrices_nor_logits_are_kept_whole(monkeypatch, rng):
         GPT2(config, cpu).forward_backward(tokens, targets)
     finally:
         numba.set_num_threads(threads)
-    sizes = {use: array.size for use, array in vars(memory._scratch).items()}
+    sizes = {use: array.size for use, (array, _) in vars(memory._scratch).items()}
     assert 0 < sizes["scores"] < B * NH * T * T / 10
     assert sizes["logits"] > 0
     assert max(sizes.values()) < B * T * V / 2
