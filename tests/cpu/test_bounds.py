@@ -76,7 +76,7 @@ def run_all(page_behind, seed):
     rng = np.random.default_rng(seed)
     for name in OPS:
         sizes = [*sizes_of(name)[::3], *MORE.get(op_file(name), ())]
-        for _, arrays, scalars in all_calls(name, rng, sizes):
+        for _, arrays, scalars in all_calls(name, rng, sizes, cpu):
             if scalars.get("bf16") and op_file(name) in NO_BF16["cpu"]:
                 continue
             guarded = Guarded(page_behind)
