@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from .caches import second_cache_bytes
 from .classifier import chunk_rows
+from .gemm import B_PANEL, KC
 from .memory import max_threads
 
 
@@ -14,7 +16,8 @@ def scratch_bytes(dims: Mapping[str, int], itemsize: int = 4) -> int:
     T, C, HS = dims["T"], dims["C"], dims["C"] // dims["NH"]
     positions = dims["B"] * T
     logits = min(positions, chunk_rows(dims["V"])) * dims["V"]  # of a chunk of the classifier
-    packed = max(positions * 4 * C, logits)  # gradients, transposed for the product with dweight
+    block = min(positions * min(KC, 4 * C), second_cache_bytes() // 8)  # of A, packed for L2
+    packed = max_threads() * (block + B_PANEL) + (4 * C * C if positions > KC else 0)
     layernorm = positions * C // 8  # sums over a few rows
     attention = max_threads() * T * (128 + 6 * HS)  # a head: scores of a few rows, packed heads
     return itemsize * (logits + packed + layernorm + attention)

@@ -16,17 +16,18 @@
 A sum is made in the order of k, in pieces of KC, by one thread: its bits depend on neither the
 number of threads, nor the machine's caches, nor the place of the element in c, nor the other rows.
 
-All arguments of the kernel are addresses and integers, so there is one compiled version. Rows of a,
-b and c are contiguous or strided by ld floats.
+What runs in parallel takes addresses and integers (launch.py), so there is one compiled version.
+Rows of a, b and c are contiguous or strided by ld floats.
 """
 
 import math
 from functools import cache
 
-from numba import get_num_threads, get_thread_id, prange
+from numba import get_num_threads
 
 from .caches import second_cache_bytes
-from .jit import parallel, serial
+from .jit import serial
+from .launch import integers, launch
 from .memory import data, max_threads, row, scratch_at
 from .packing import A_GROUP, GROUP, column_sums, copy_mr, pack_panel_a, pack_panel_b, words
 from .simd import MR, NR, W, floats, prefetch
@@ -93,79 +94,93 @@ def prefetch_panel(b, ld, unit_k, first, last, cols, k):
                 prefetch(b + 4 * (j * ld + c))
 
 
-@parallel
-def gemm_kernel(
-    c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, pack_b, M, N, K, bf16, mode, bias,
-    epilogue, aux, ldaux, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
-):  # fmt: skip
-    """Compute c = or += a b, then the epilogue; see `gemm`."""
+@serial
+def pack_shared(task, thread, arguments):
+    """Pack what several blocks of c share: a group of panels of A, or a panel of B."""
+    x = integers(arguments, 14)
+    a, lda, a_unit_k, a_tasks, b, ldb, b_unit_k = x[0], x[1], x[2], x[3], x[4], x[5], x[6]
+    M, N, K, bf16, sums, a_packed, b_packed = x[7], x[8], x[9], x[10], x[11], x[12], x[13]
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
-    b_step, b_piece = (ldb, KC) if b_unit_k else (1, KC * ldb)
-    block_panels = -(-m_panels // m_blocks)
+    if task < a_tasks:
+        groups = a_tasks // k_blocks
+        q, first = task // groups, task % groups * GROUP
+        rows, k = min(GROUP, M - first), min(KC, K - q * KC)
+        dst = a_packed + 4 * (q * m_panels + first // MR) * A_PANEL
+        to = sums + 4 * q * M if sums else 0
+        pack_block_a(dst, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
+        return
+    q, p = (task - a_tasks) // n_panels, (task - a_tasks) % n_panels
+    cols, k = min(NR, N - p * NR), min(KC, K - q * KC)
+    at_b = b + 4 * (p * NR * ldb + q * KC if b_unit_k else p * NR + q * KC * ldb)
+    dst = b_packed + 4 * (q * n_panels + p) * B_PANEL
+    pack_panel_b(dst, at_b, ldb, b_unit_k, cols, k, bf16)
 
-    # pass 1: pack what several blocks of c share
-    groups = -(-m_panels // A_GROUP) if a_form == SHARED else 0
-    a_tasks, b_tasks = groups * k_blocks, n_panels * k_blocks if pack_b else 0
-    if a_tasks + b_tasks > 0:
-        for task in prange(a_tasks + b_tasks):
-            if task < a_tasks:
-                q, first = task // groups, task % groups * A_GROUP * MR
-                rows, k = min(A_GROUP * MR, M - first), min(KC, K - q * KC)
-                dst = a_packed + 4 * (q * m_panels * A_PANEL + first // MR * A_PANEL)
-                to = sums + 4 * q * M if sums else 0
-                pack_block_a(dst, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
-            else:
-                q, p = (task - a_tasks) // n_panels, (task - a_tasks) % n_panels
-                cols, k = min(NR, N - p * NR), min(KC, K - q * KC)
-                dst = b_packed + 4 * (q * n_panels + p) * B_PANEL
-                at_b = b + 4 * (p * NR * b_step + q * b_piece)
-                pack_panel_b(dst, at_b, ldb, b_unit_k, cols, k, bf16)
 
-    # pass 2: blocks of c
-    for task in prange(m_blocks * n_blocks):
-        mb, nb, tid = task // n_blocks, task % n_blocks, get_thread_id()
-        t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
-        p0, p1 = nb * n_panels // n_blocks, (nb + 1) * n_panels // n_blocks
-        first, rows = t0 * MR, min(M, t1 * MR) - t0 * MR
-        shares = -(-(NR if b_unit_k else KC) // (t1 - t0))  # of a panel, to ask for beside a tile
-        for q in range(k_blocks):
-            k, now = min(KC, K - q * KC), mode if q == 0 else ADD
-            k_words = words(k, bf16)
-            # the block of A: its address, words to its next panel, next row and next k
-            at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * KC), MR * lda, lda, 1
-            if a_form == OWN:
-                at_a, a_step, a_row, a_k = a_own + 4 * tid * block_panels * A_PANEL, A_PANEL, 1, MR
-                to = sums + 4 * q * M if sums and nb == 0 else 0
-                pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
-            elif a_form == SHARED:
-                at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
-                a_row, a_k = 1, MR
-            for p in range(p0, p1):
-                cols = min(NR, N - p * NR)
-                at_b = b + 4 * (p * NR * b_step + q * b_piece)
-                panel_b = b_own + 4 * tid * B_PANEL
-                if pack_b:
-                    panel_b = b_packed + 4 * (q * n_panels + p) * B_PANEL
-                else:
-                    pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k, bf16)
-                for t in range(t1 - t0):
-                    at_c, pa = c + 4 * ((first + t * MR) * ldc + p * NR), at_a + 4 * t * a_step
-                    there, add = min(MR, rows - t * MR), bias + 4 * p * NR
-                    if there == MR and cols == NR:
-                        tile(bf16, at_c, ldc, pa, a_row, a_k, panel_b, k_words, now, add)
-                    else:
-                        edge_tile(
-                            bf16, at_c, ldc, pa, a_row, a_k, panel_b, k_words, now, add, there, cols
-                        )
-                    if not pack_b and p + 1 < p1:
-                        after, left = at_b + 4 * NR * b_step, min(NR, N - p * NR - NR)
-                        share = t * shares
-                        prefetch_panel(after, ldb, b_unit_k, share, share + shares, left, k)
-                done = (p - p0) % FINISHED + 1  # panels since the last epilogue
-                if epilogue != NOTHING and q == k_blocks - 1 and (done == FINISHED or p + 1 == p1):
-                    col = (p + 1 - done) * NR
-                    at_c, other = c + 4 * (first * ldc + col), aux + 4 * (first * ldaux + col)
-                    finish(epilogue, at_c, ldc, other, ldaux, rows, min(N, p * NR + NR) - col)
+@serial
+def column_of_tiles(
+    bf16, c, ldc, a, a_step, a_row, a_k, rows, panel_b, cols, k, mode, bias, ahead, ldb, b_unit_k,
+    cols_ahead,
+):  # fmt: skip
+    """Multiply a block of A, panel after panel, by a panel of B, and ask for what the next is of.
+
+    a, a_step  the block of A; words from one panel to the next
+    ahead      what the next panel of B is packed from, `cols_ahead` of its columns; 0 for none
+    """
+    panels, k_words = -(-rows // MR), words(k, bf16)
+    share = -(-(NR if b_unit_k else KC) // panels)
+    for t in range(panels):
+        there = min(MR, rows - t * MR)
+        at_c, at_a = c + 4 * t * MR * ldc, a + 4 * t * a_step
+        if there == MR and cols == NR:
+            tile(bf16, at_c, ldc, at_a, a_row, a_k, panel_b, k_words, mode, bias)
+        else:
+            edge_tile(bf16, at_c, ldc, at_a, a_row, a_k, panel_b, k_words, mode, bias, there, cols)
+        if ahead:
+            prefetch_panel(ahead, ldb, b_unit_k, t * share, t * share + share, cols_ahead, k)
+
+
+@serial
+def block_of_c(task, thread, arguments):
+    """Compute a block of c, piece of k after piece, and do the epilogue on it."""
+    x = integers(arguments, 25)
+    c, ldc, a, lda, a_unit_k, a_form, b, ldb = x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]
+    b_unit_k, M, N, K, bf16, mode, bias = x[8], x[9], x[10], x[11], x[12], x[13], x[14]
+    epilogue, aux, ldaux, sums, m_blocks = x[15], x[16], x[17], x[18], x[19]
+    n_blocks, a_packed, a_own, b_packed, b_own = x[20], x[21], x[22], x[23], x[24]
+    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
+    mb, nb = task // n_blocks, task % n_blocks
+    t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
+    p0, p1 = nb * n_panels // n_blocks, (nb + 1) * n_panels // n_blocks
+    first, rows = t0 * MR, min(M, t1 * MR) - t0 * MR
+    to_panel = NR * ldb if b_unit_k else NR  # floats of B from one panel to the next
+    for q in range(k_blocks):
+        k, now = min(KC, K - q * KC), mode if q == 0 else ADD
+        at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * KC), MR * lda, lda, 1
+        if a_form == OWN:
+            at_a, a_step = a_own + 4 * thread * -(-m_panels // m_blocks) * A_PANEL, A_PANEL
+            a_row, a_k = 1, MR
+            to = sums + 4 * q * M if sums and nb == 0 else 0
+            pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
+        elif a_form == SHARED:
+            at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
+            a_row, a_k = 1, MR
+        for p in range(p0, p1):
+            cols, at_c = min(NR, N - p * NR), c + 4 * (first * ldc + p * NR)
+            at_b = b + 4 * (p * to_panel + q * KC * (1 if b_unit_k else ldb))
+            panel_b, ahead = b_packed + 4 * (q * n_panels + p) * B_PANEL, 0
+            if not b_packed:
+                panel_b = b_own + 4 * thread * B_PANEL
+                pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k, bf16)
+                ahead = at_b + 4 * to_panel if p + 1 < p1 else 0
+            column_of_tiles(
+                bf16, at_c, ldc, at_a, a_step, a_row, a_k, rows, panel_b, cols, k, now,
+                bias + 4 * p * NR, ahead, ldb, b_unit_k, min(NR, N - p * NR - NR),
+            )  # fmt: skip
+            done = (p - p0) % FINISHED + 1  # panels since the last epilogue
+            if epilogue != NOTHING and q == k_blocks - 1 and (done == FINISHED or p + 1 == p1):
+                back = (done - 1) * NR
+                other = aux + 4 * (first * ldaux + p * NR - back)
+                finish(epilogue, at_c - 4 * back, ldc, other, ldaux, rows, cols + back)
 
 
 @cache
@@ -222,10 +237,20 @@ def gemm(
         a_own = scratch_at("a_own", threads * -(-m_panels // m_blocks) * A_PANEL)
     if pack_b:
         b_packed = scratch_at("b_packed", n_panels * k_blocks * B_PANEL)
-    gemm_kernel(
-        data(c), row(c), data(a), row(a), int(a_unit_k), a_form, data(b), row(b), int(b_unit_k),
-        int(pack_b), M, N, K, int(bf16), mode, 0 if bias is None else data(bias), epilogue,
-        0 if aux is None else data(aux), 0 if aux is None else row(aux),
-        0 if sums is None else data(sums), m_blocks, n_blocks, a_packed, a_own, b_packed,
-        scratch_at("b_own", threads * B_PANEL),
-    )  # fmt: skip
+    at_a, at_b, lda, ldb, at_sums = data(a), data(b), row(a), row(b), _at(sums)
+    a_tasks = -(-M // GROUP) * k_blocks if a_packed else 0
+    b_tasks = n_panels * k_blocks if b_packed else 0
+    if a_tasks + b_tasks:
+        launch(pack_shared, a_tasks + b_tasks, (
+            at_a, lda, a_unit_k, a_tasks, at_b, ldb, b_unit_k, M, N, K, bf16, at_sums, a_packed,
+            b_packed,
+        ))  # fmt: skip
+    launch(block_of_c, m_blocks * n_blocks, (
+        data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb, b_unit_k, M, N, K, bf16, mode,
+        _at(bias), epilogue, _at(aux), 0 if aux is None else row(aux), at_sums, m_blocks, n_blocks,
+        a_packed, a_own, b_packed, scratch_at("b_own", threads * B_PANEL),
+    ))  # fmt: skip
+
+
+def _at(array):
+    return 0 if array is None else data(array)

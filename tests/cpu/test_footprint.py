@@ -27,7 +27,7 @@ def test_scratch_is_reckoned_within_a_factor_of_two(config, B, T):
     def step():
         model = random_model(config, "cpu", "float32")
         model.forward_backward(*random_batch(B, T, config.vocab_size))
-        taken.append(sum(array.nbytes for array in vars(memory._scratch).values()))
+        taken.append(sum(array.nbytes for array, _ in vars(memory._scratch).values()))
 
     thread = threading.Thread(target=step)  # which has no scratch yet
     thread.start()
