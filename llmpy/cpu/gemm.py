@@ -16,7 +16,7 @@
 A sum is made in the order of k, in pieces of KC, by one thread: its bits depend on neither the
 number of threads, nor the machine's caches, nor the place of the element in c, nor the other rows.
 
-What runs in parallel takes addresses and integers (launch.py), so there is one compiled version.
+What runs in parallel takes addresses and integers (tasks.py), so there is one compiled version.
 Rows of a, b and c are contiguous or strided by ld floats.
 """
 
@@ -27,10 +27,10 @@ from numba import get_num_threads
 
 from .caches import second_cache_bytes
 from .jit import serial
-from .launch import integers, launch
 from .memory import data, max_threads, row, scratch_at
 from .packing import A_GROUP, GROUP, column_sums, copy_mr, pack_panel_a, pack_panel_b, words
 from .simd import MR, NR, W, floats, prefetch
+from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
 from .vector_math import gelu_row, scale_by_gelu_derivative
 
@@ -95,11 +95,11 @@ def prefetch_panel(b, ld, unit_k, first, last, cols, k):
 
 
 @serial
-def pack_shared(task, thread, arguments):
+def pack_shared(arguments, task, thread):
     """Pack what several blocks of c share: a group of panels of A, or a panel of B."""
-    x = integers(arguments, 14)
-    a, lda, a_unit_k, a_tasks, b, ldb, b_unit_k = x[0], x[1], x[2], x[3], x[4], x[5], x[6]
-    M, N, K, bf16, sums, a_packed, b_packed = x[7], x[8], x[9], x[10], x[11], x[12], x[13]
+    (a, lda, a_unit_k, a_tasks, b, ldb, b_unit_k, M, N, K, bf16, sums, a_packed, b_packed) = (
+        integers(arguments, 14)
+    )
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
     if task < a_tasks:
         groups = a_tasks // k_blocks
@@ -140,13 +140,12 @@ def column_of_tiles(
 
 
 @serial
-def block_of_c(task, thread, arguments):
+def block_of_c(arguments, task, thread):
     """Compute a block of c, piece of k after piece, and do the epilogue on it."""
-    x = integers(arguments, 25)
-    c, ldc, a, lda, a_unit_k, a_form, b, ldb = x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]
-    b_unit_k, M, N, K, bf16, mode, bias = x[8], x[9], x[10], x[11], x[12], x[13], x[14]
-    epilogue, aux, ldaux, sums, m_blocks = x[15], x[16], x[17], x[18], x[19]
-    n_blocks, a_packed, a_own, b_packed, b_own = x[20], x[21], x[22], x[23], x[24]
+    (
+        c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, M, N, K, bf16, mode, bias, epilogue,
+        aux, ldaux, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
+    ) = integers(arguments, 25)  # fmt: skip
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
     mb, nb = task // n_blocks, task % n_blocks
     t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
@@ -241,15 +240,16 @@ def gemm(
     a_tasks = -(-M // GROUP) * k_blocks if a_packed else 0
     b_tasks = n_panels * k_blocks if b_packed else 0
     if a_tasks + b_tasks:
-        launch(pack_shared, a_tasks + b_tasks, (
-            at_a, lda, a_unit_k, a_tasks, at_b, ldb, b_unit_k, M, N, K, bf16, at_sums, a_packed,
-            b_packed,
-        ))  # fmt: skip
-    launch(block_of_c, m_blocks * n_blocks, (
-        data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb, b_unit_k, M, N, K, bf16, mode,
-        _at(bias), epilogue, _at(aux), 0 if aux is None else row(aux), at_sums, m_blocks, n_blocks,
-        a_packed, a_own, b_packed, scratch_at("b_own", threads * B_PANEL),
-    ))  # fmt: skip
+        run(
+            pack_shared, a_tasks + b_tasks, at_a, lda, a_unit_k, a_tasks, at_b, ldb, b_unit_k,
+            M, N, K, bf16, at_sums, a_packed, b_packed,
+        )  # fmt: skip
+    run(
+        block_of_c, m_blocks * n_blocks, data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb,
+        b_unit_k, M, N, K, bf16, mode, _at(bias), epilogue, _at(aux),
+        0 if aux is None else row(aux), at_sums, m_blocks, n_blocks, a_packed, a_own, b_packed,
+        scratch_at("b_own", threads * B_PANEL),
+    )  # fmt: skip
 
 
 def _at(array):
