@@ -148,7 +148,7 @@ class TrainConfig:
     overfit: bool = setting(False, "-a", "train on one batch of the validation data")
     seed: int = setting(42, None, "of initial weights, shuffling and sampling")
     recompute: int = setting(
-        0, "-r", "what to make again instead of keeping: 0 nothing, 1 GELU, 2 GELU and LayerNorm"
+        0, "-r", "2: make LayerNorm again instead of keeping it; 0 and 1: only GELU, at no cost"
     )
 
     def __post_init__(self) -> None:

@@ -12,8 +12,10 @@ A residual is added in one call with the layernorm that follows it, so the list 
 of the next layer at the end of each. Logits are never kept whole while training: the classifier
 makes them chunk by chunk, with the loss and its gradient, where forward ends and backward begins.
 
-What is kept in between, and who shares memory with whom, is in tensors.py. What `recompute` leaves
-out, the backward pass makes again by the same kernels, so that gradients have the same bits.
+What is kept in between, and who shares memory with whom, is in tensors.py. What is not kept, the
+backward pass makes again by the same kernels, so that gradients have the same bits: GELU always,
+within the op that needs its derivative, which takes the same exponential; LayerNorm if `recompute`
+says so.
 
 Sources: Radford et al. 2019, Language Models are Unsupervised Multitask Learners; llm.c,
 train_gpt2.c.
@@ -96,8 +98,6 @@ def backward_pass(
     for l in reversed(range(L)):
         a, p, g = acts.layer(l), params.layer(l), grads.layer(l)
         residual = acts.layer(l - 1).residual3 if l else acts.encoded
-        if work.recompute >= 1:
-            ops.gelu_forward(a.fch_gelu, a.fch)
         ops.matmul_gelu_backward(
             s.dfch, g.fcprojw, g.fcprojb, s.dresidual, a.fch_gelu, p.fcprojw, a.fch, **how
         )

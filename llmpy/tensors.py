@@ -41,7 +41,8 @@ PARAMS: dict[str, tuple[str, ...]] = {
 
 DECAYED = ("wte", "wpe", "qkvw", "attprojw", "fcw", "fcprojw")  # 2-D in a layer; same as llm.c
 
-# What the forward pass makes, no (T, T) attention and no logits; axis L: kept for the backward pass
+# What the forward pass makes, no (T, T) attention and no logits. Axis L: kept of each layer for the
+# backward pass; axis 1: of one layer after the other, and made again.
 ACTS: dict[str, tuple[str, ...]] = {
     "encoded":   ("B", "T", "C"),
     "ln1":       ("L", "B", "T", "C"),
@@ -55,7 +56,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "ln2_mean":  ("L", "B", "T"),
     "ln2_rstd":  ("L", "B", "T"),
     "fch":       ("L", "B", "T", "4C"),
-    "fch_gelu":  ("L", "B", "T", "4C"),
+    "fch_gelu":  ("1", "B", "T", "4C"),  # made again with its derivative
     "residual3": ("L", "B", "T", "C"),
     "lnf":       ("B", "T", "C"),
     "lnf_mean":  ("B", "T"),
@@ -73,8 +74,8 @@ SCRATCH: dict[str, tuple[str, ...]] = {
     "datty":     ("B", "T", "C"),
 }
 
-# what each level of recompute makes again instead of keeping it; same as llm.c's -r
-REMADE = {0: (), 1: ("fch_gelu",), 2: ("fch_gelu", "ln1", "ln2")}
+# what each level of recompute makes again besides; llm.c's level 1 is GELU, which is so in any case
+REMADE = {0: (), 1: (), 2: ("ln1", "ln2")}
 
 # Tensors that never live together share a place. A line here is a place, with who lives there in
 # turn, each from where it is written to where it is last read. In the words of passes.py:

@@ -203,8 +203,6 @@ def _relate(name, arrays, scalars):
         unused = np.empty_like(arrays["inp"])
         a = (arrays["mean"], arrays["rstd"], arrays["inp"], arrays["weight"], None)
         ops.layernorm_forward(unused, *a)
-    elif name == "matmul_gelu_backward":
-        ops.gelu_forward(arrays["out"], arrays["pre"])
     elif name == "attention_backward":
         a = (arrays["out"], arrays["lse"], arrays["qkv"])
         ops.attention_forward(*a, NH=scalars["NH"], bf16=scalars.get("bf16", False))

@@ -21,6 +21,8 @@ def test_intermediates_are_the_seeds():
     assert {n: x.shape for n, x in seed.items()} == table_shapes(SEED_ACTS, dims)
     assert list(seed) == list(SEED_ACTS)
     for name in ACTS.keys() & SEED_ACTS.keys():  # the fused ops and the plain ones agree
+        if ACTS[name][0] == "1":  # held for one layer after the other
+            seed[name] = seed[name][-1:]
         np.testing.assert_allclose(seed[name], acts[name], rtol=1e-10, atol=1e-12, err_msg=name)
     assert seed["losses"].mean() == pytest.approx(loss, rel=1e-12)
     V = TINY.vocab_size

@@ -62,7 +62,8 @@ TOLERANCES: dict[tuple[str, str], Tolerance] = {
 STEPPED = Tolerance(1e-2, 1e-2, 2e-2, "a computed operand, rounded to the other neighbour")
 STEPPED_TOGETHER = 1e-4  # relative L2 norm; seen are 1e-5, and 1e-3 if an operand is not rounded
 
-COMPUTED = {  # the outputs with such an operand: weights of attention, dlogits
+COMPUTED = {  # the outputs with such an operand: GELU, weights of attention, dlogits
+    ("matmul_gelu_backward", "dweight"),
     ("attention_forward", "out"),
     ("attention_backward", "dqkv"),
     ("classifier_forward_backward", "dlnf"),

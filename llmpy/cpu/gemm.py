@@ -32,7 +32,7 @@ from .packing import A_GROUP, GROUP, column_sums, copy_mr, pack_panel_a, pack_pa
 from .simd import MR, NR, W, floats, prefetch
 from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
-from .vector_math import gelu_row, scale_by_gelu_derivative
+from .vector_math import gelu_both_rows, gelu_row
 
 KC = 256  # terms of a sum between two visits to c
 LINE = 16  # floats of a cache line
@@ -71,14 +71,14 @@ def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
 
 
 @serial
-def finish(epilogue, c, ldc, aux, ldaux, rows, cols):
+def finish(epilogue, c, ldc, out, pre, ld, rows, cols):
     """Do the epilogue on some columns of a block of c."""
     for i in range(rows):
-        row, other = floats(c + 4 * i * ldc, cols), floats(aux + 4 * i * ldaux, cols)
+        row, to = floats(c + 4 * i * ldc, cols), floats(out + 4 * i * ld, cols)
         if epilogue == GELU:
-            gelu_row(other, row)
+            gelu_row(to, row)
         else:
-            scale_by_gelu_derivative(row, other)
+            gelu_both_rows(row, to, floats(pre + 4 * i * ld, cols))
 
 
 @serial
@@ -144,8 +144,8 @@ def block_of_c(arguments, task, thread):
     """Compute a block of c, piece of k after piece, and do the epilogue on it."""
     (
         c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, M, N, K, bf16, mode, bias, epilogue,
-        aux, ldaux, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
-    ) = integers(arguments, 25)  # fmt: skip
+        out, pre, ld, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
+    ) = integers(arguments, 26)  # fmt: skip
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
     mb, nb = task // n_blocks, task % n_blocks
     t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
@@ -178,8 +178,10 @@ def block_of_c(arguments, task, thread):
             done = (p - p0) % FINISHED + 1  # panels since the last epilogue
             if epilogue != NOTHING and q == k_blocks - 1 and (done == FINISHED or p + 1 == p1):
                 back = (done - 1) * NR
-                other = aux + 4 * (first * ldaux + p * NR - back)
-                finish(epilogue, at_c - 4 * back, ldc, other, ldaux, rows, cols + back)
+                at = 4 * (first * ld + p * NR - back)
+                finish(
+                    epilogue, at_c - 4 * back, ldc, out + at, pre + at, ld, rows, cols + back
+                )  # fmt: skip
 
 
 @cache
@@ -202,7 +204,7 @@ def blocks(M, N, K, threads):
 
 def gemm(
     c, a, b, *, a_unit_k, b_unit_k, K, bf16=False, mode=WRITE, bias=None, epilogue=NOTHING,
-    aux=None, sums=None,
+    out=None, pre=None, sums=None,
 ):  # fmt: skip
     """Compute c = a b, c += a b or c = a b + bias, then an epilogue on each finished block.
 
@@ -212,8 +214,8 @@ def gemm(
     bf16      round a and b to bfloat16
     mode      WRITE, ADD or BIAS
     bias      f32 (N), read by BIAS
-    epilogue  GELU: aux = gelu(c); GELU_DERIVATIVE: c *= gelu'(aux)
-    aux       f32 (M, N)
+    epilogue  GELU: out = gelu(c); GELU_DERIVATIVE: c *= gelu'(pre), and out = gelu(pre)
+    out, pre  f32 (M, N), rows equally far apart
     sums      f32 (pieces of KC, M), which gets the sums of a over each piece; without a_unit_k only
 
     Matrices may be slices of wider ones: their last axis is contiguous.
@@ -246,8 +248,8 @@ def gemm(
         )  # fmt: skip
     run(
         block_of_c, m_blocks * n_blocks, data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb,
-        b_unit_k, M, N, K, bf16, mode, _at(bias), epilogue, _at(aux),
-        0 if aux is None else row(aux), at_sums, m_blocks, n_blocks, a_packed, a_own, b_packed,
+        b_unit_k, M, N, K, bf16, mode, _at(bias), epilogue, _at(out), _at(pre),
+        0 if out is None else row(out), at_sums, m_blocks, n_blocks, a_packed, a_own, b_packed,
         scratch_at("b_own", threads * B_PANEL),
     )  # fmt: skip
 

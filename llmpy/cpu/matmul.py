@@ -22,7 +22,7 @@ def matmul_forward(out, inp, weight, bias, *, bf16=False):
 def matmul_gelu_forward(out, pre, inp, weight, bias, *, bf16=False):
     gemm(
         matrix(pre), matrix(inp), weight, a_unit_k=True, b_unit_k=True, K=weight.shape[1],
-        bf16=bf16, mode=WRITE if bias is None else BIAS, bias=bias, epilogue=GELU, aux=matrix(out),
+        bf16=bf16, mode=WRITE if bias is None else BIAS, bias=bias, epilogue=GELU, out=matrix(out),
     )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def matmul_backward(dinp, dweight, dbias, dout, inp, weight, *, accumulate, bf16
 def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate, bf16=False):
     gemm(
         matrix(dpre), matrix(dout), weight, a_unit_k=True, b_unit_k=False, K=weight.shape[0],
-        bf16=bf16, epilogue=GELU_DERIVATIVE, aux=matrix(pre),
+        bf16=bf16, epilogue=GELU_DERIVATIVE, out=matrix(out), pre=matrix(pre),
     )  # fmt: skip
     weight_gradients(dweight, dbias, matrix(dout), matrix(out), accumulate, bf16)
 

@@ -78,20 +78,25 @@ def clamp(x, largest):
 
 
 @njit(fastmath=FUSED, error_model="numpy")
+def gelu_parts(x):
+    """Give y, that is x within 9.9 of 0, so that the exponential is finite; e^-2u(y); and s(2u)."""
+    y = clamp(x, f32(9.9))
+    e = exp_inside(y * (-SQRT_2_OVER_PI_2 - SLOPE * (y * y)))
+    return y, e, f32(1) / (f32(1) + e)
+
+
+@njit(fastmath=FUSED, error_model="numpy")
 def gelu(x):
     """Give GELU of x, tanh form: 0 below -10, where it is under 1e-36; NaN for -infinity."""
-    e = exp_inside(clamp(x * (-SQRT_2_OVER_PI_2 - SLOPE * (x * x)), f32(87.0)))
-    return x * f32(0) if x < f32(-10.0) else x / (f32(1) + e)  # -infinity * 0 is NaN
+    _, _, s = gelu_parts(x)
+    return x * f32(0) if x < f32(-10.0) else x * s  # -infinity * 0 is NaN
 
 
 @njit(fastmath=FUSED, error_model="numpy")
 def gelu_derivative(x):
     """Give the derivative of GELU at x: within 1e-34 of 0 and 1 beyond 9.9."""
-    y = clamp(x, f32(9.9))  # the exponential stays within e^-86 and e^86
-    square = y * y
-    e = exp_inside(y * (-SQRT_2_OVER_PI_2 - SLOPE * square))
-    s = f32(1) / (f32(1) + e)
-    return s * (f32(1) + e * s * (y * (SQRT_2_OVER_PI_2 + f32(3) * SLOPE * square)))
+    y, e, s = gelu_parts(x)
+    return s * (f32(1) + e * s * (y * (SQRT_2_OVER_PI_2 + f32(3) * SLOPE * (y * y))))
 
 
 @njit(fastmath=FUSED, error_model="numpy")
@@ -102,10 +107,11 @@ def gelu_row(out, inp):
 
 
 @njit(fastmath=FUSED, error_model="numpy")
-def scale_by_gelu_derivative(dpre, pre):
-    """Multiply each element of a row by the derivative of GELU at `pre`."""
+def gelu_both_rows(dpre, out, pre):
+    """Multiply a row by the derivative of GELU at `pre`, and write GELU: they share gelu_parts."""
     for i in range(pre.shape[0]):
         dpre[i] = dpre[i] * gelu_derivative(pre[i])
+        out[i] = gelu(pre[i])
 
 
 @njit(fastmath=SUM, error_model="numpy")

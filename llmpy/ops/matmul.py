@@ -13,6 +13,9 @@ stands at the other end of GELU, in the matmul that reads `out`, whose dinp it n
 
     dpre = (dout @ weight) * gelu'(pre)
 
+It makes `out` again on the way, at next to no cost, since gelu' takes the same exponential. So of
+the two `pre` alone need be kept.
+
 With bf16=True both operands of each of the three products are rounded (bfloat16.py) just before
 they are multiplied: r(inp) r(weight), r(dout) r(weight), r(dout) r(inp). Nothing else is: the sums,
 bias, dbias and GELU are as without it.
@@ -83,16 +86,18 @@ def matmul_gelu_forward(out, pre, inp, weight, bias, *, bf16=False):
 def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumulate, bf16=False):
     """Go back through the matmul that reads GELU's output, and through GELU.
 
-    matmul_backward, then gelu_backward. The matmul reads `out` and has OC output channels.
+    gelu_forward, matmul_backward, then gelu_backward. The matmul reads `out` and has OC output
+    channels.
 
     dpre     f (B, T, C)      writes  (dout @ weight) * gelu'(pre)
     dweight  f (OC, C)        accumulates
     dbias    f (OC) optional  accumulates
     dout     f (B, T, OC)     reads   gradient of the matmul's output
-    out      f (B, T, C)      reads   gelu(pre), the matmul's input
+    out      f (B, T, C)      writes  gelu(pre), the matmul's input, made again
     weight   f (OC, C)        reads
     pre      f (B, T, C)      reads
     """
+    gelu_forward(out, pre)
     dgelu = np.empty_like(dpre)  # gradient of `out`
     a = (dgelu, dweight, dbias, dout, out, weight)
     matmul_backward(*a, accumulate=accumulate, bf16=bf16)

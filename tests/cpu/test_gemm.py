@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from llmpy import cpu
 from llmpy.bfloat16 import rounded_to_bfloat16
 from llmpy.cpu import gemm as module
 from llmpy.cpu.gemm import A_GROUP, FINISHED, GELU, GELU_DERIVATIVE, KC, blocks, gemm
@@ -128,7 +129,7 @@ def test_bits_of_an_element_do_not_depend_on_its_place(rng):
 @pytest.mark.parametrize("N", [NR + 5, (FINISHED + 1) * NR + 1])
 def test_gelu_after_the_product(rng, N):
     out = np.full((13, N), np.nan, np.float32)
-    pre, want = product(rng, 13, N, KC + 9, mode=BIAS, epilogue=GELU, aux=out)
+    pre, want = product(rng, 13, N, KC + 9, mode=BIAS, epilogue=GELU, out=out)
     np.testing.assert_allclose(pre, want, rtol=0, atol=1e-4)
     exact = np.empty((1, 13, N))
     gelu_forward(exact, pre.astype(float)[None])
@@ -138,10 +139,14 @@ def test_gelu_after_the_product(rng, N):
 @pytest.mark.parametrize("N", [NR + 5, (FINISHED + 1) * NR + 1])
 def test_derivative_of_gelu_after_the_product(rng, N):
     pre = rng.standard_normal((13, N)).astype(np.float32)
-    got, dout = product(rng, 13, N, KC + 9, epilogue=GELU_DERIVATIVE, aux=pre)
+    out = np.full((13, N), np.nan, np.float32)
+    got, dout = product(rng, 13, N, KC + 9, epilogue=GELU_DERIVATIVE, out=out, pre=pre)
     want = np.zeros((1, 13, N))
     gelu_backward(want, pre.astype(float)[None], dout[None])
     np.testing.assert_allclose(got, want[0], rtol=0, atol=2e-4)
+    forward = np.empty((1, 13, N), np.float32)
+    cpu.gelu_forward(forward, pre[None])
+    np.testing.assert_array_equal(out, forward[0])  # made again, the same bits
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -82,14 +82,15 @@ def test_matmul_gelu_forward_is_the_composition(rng):
 
 def test_matmul_gelu_backward_is_the_composition(rng):
     pre, weight, dout = (rng.standard_normal(s) for s in ((2, 3, 5), (7, 5), (2, 3, 7)))
+    got = np.full_like(pre, np.nan), np.full((7, 5), np.nan), np.full(7, np.nan)
+    again = np.full_like(pre, np.nan)
+    matmul_gelu_backward(*got, dout, again, weight, pre, accumulate=False)
     out = np.empty_like(pre)
     gelu_forward(out, pre)
-    got = np.full_like(pre, np.nan), np.full((7, 5), np.nan), np.full(7, np.nan)
-    matmul_gelu_backward(*got, dout, out, weight, pre, accumulate=False)
     dgelu, dweight, dbias = backward(dout, out, weight, np.ones(7))
     dpre = np.zeros_like(pre)
     gelu_backward(dpre, pre, dgelu)
-    for a, b in zip(got, (dpre, dweight, dbias), strict=True):
+    for a, b in zip((*got, again), (dpre, dweight, dbias, out), strict=True):
         assert np.array_equal(a, b)
 
 
@@ -102,8 +103,8 @@ def test_derivative_of_an_mlp(rng):
         return forward(out, projw, projb)
 
     def mlp_backward(dout, inp, fcw, fcb, projw, projb):
-        out, pre = gelu_layer(inp, fcw, fcb)
-        dpre, dprojw, dprojb = (np.full_like(x, np.nan) for x in (pre, projw, projb))
+        _, pre = gelu_layer(inp, fcw, fcb)
+        dpre, dprojw, dprojb, out = (np.full_like(x, np.nan) for x in (pre, projw, projb, pre))
         matmul_gelu_backward(dpre, dprojw, dprojb, dout, out, projw, pre, accumulate=False)
         return *backward(dpre, inp, fcw, fcb), dprojw, dprojb
 
