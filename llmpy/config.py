@@ -290,7 +290,7 @@ class DeviceConfig:
     dtype: str = setting(
         "float32",
         None,
-        "type of the operands of matmuls (bfloat16 is not built yet)",
+        "operands of matrix products; all else is float32",
         choices=DTYPES,
     )
     threads: int | None = setting(None, None, "threads of the cpu backend", unset="all it may use")
@@ -355,7 +355,7 @@ class VerifyConfig:
         None, None, "file of expected losses, one number a line", metavar="FILE"
     )
     tolerance: float | None = setting(
-        None, None, "largest absolute difference allowed", unset="llm.c's"
+        None, None, "largest absolute difference allowed", unset="llm.c's, wider in bfloat16"
     )
 
     def __post_init__(self) -> None:

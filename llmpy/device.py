@@ -18,8 +18,6 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
     """
     if device.backend == "webgpu":
         raise UsageError("--backend webgpu is not built yet, expected cpu or numpy")
-    if device.dtype == "bfloat16":
-        raise UsageError("--dtype bfloat16 is not built yet, expected float32")
     if device.backend == "numpy" and device.threads is not None:
         raise UsageError("--threads is given with --backend numpy, expected --backend cpu")
     if device.backend != "numpy":
@@ -28,7 +26,8 @@ def open_backend(device: DeviceConfig) -> tuple[Any, str]:
     backend = load_backend("cpu" if device.backend == "auto" else device.backend)
     if backend.name == "cpu":
         backend.set_threads(device.threads)
-    return backend, f"backend {backend.name}: {backend.describe()}"
+    rounded = ", matrix products of bfloat16" if device.dtype == "bfloat16" else ""
+    return backend, f"backend {backend.name}: {backend.describe()}{rounded}"
 
 
 def check_environment() -> None:

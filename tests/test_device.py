@@ -28,7 +28,6 @@ def test_auto_is_the_cpu_and_threads_are_told():
     ("values", "message"),
     [
         ({"backend": "webgpu"}, "--backend webgpu is not built yet, expected cpu or numpy"),
-        ({"dtype": "bfloat16"}, "--dtype bfloat16 is not built yet, expected float32"),
         (
             {"backend": "numpy", "threads": 2},
             "--threads is given with --backend numpy, expected --backend cpu",

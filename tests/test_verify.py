@@ -14,7 +14,15 @@ from llmpy.config import GPT2Config, descriptor_config
 from llmpy.errors import FormatError, UsageError
 from llmpy.formats.debug_state import DebugState
 from llmpy.tensors import PARAMS
-from llmpy.verify import LOSSES_124M, expected_losses, read_losses, verify
+from llmpy.verify import (
+    BFLOAT16,
+    LOSSES_124M,
+    Tolerances,
+    check_tensor,
+    expected_losses,
+    read_losses,
+    verify,
+)
 
 from . import golden_state as golden
 
@@ -280,3 +288,33 @@ def test_all_steps_are_reckoned_with_before_the_first(monkeypatch):
     with pytest.raises(UsageError, match=r"^verify: 2 steps with B=3 and T=13 needs [0-9.]+ kB"):
         run(steps=2)
     assert run(steps=0)[0]
+
+
+# bfloat16
+
+
+def test_bfloat16_has_limits_of_its_own(losses_path):
+    """Those of float32 tell that operands are rounded, in the logits and the gradients."""
+    settings = {"steps": 10, "losses_path": losses_path, "dtype": "bfloat16"}
+    ok, lines = run(**settings)
+    assert ok, "\n".join(lines)
+    ok, lines = run(**settings, tolerance=1e-4)
+    assert not ok
+    assert "NOT OK (LOGITS)" in lines
+    assert sum(line.startswith("TENSOR NOT OK") for line in lines) >= 8
+
+
+def test_the_relative_part_counts_for_each_element():
+    """0.02 and 7.9 % of what is expected, on either side; NaN is never near."""
+    want = np.array([0, 1, -10, 100], np.float32)
+    slack = np.array([0.0199, 0.098, 0.809, 7.91], np.float32)
+    lines = []
+    for got in (want + slack, want - slack):
+        assert check_tensor("d", got, want, BFLOAT16, lines.append)
+        assert not check_tensor("d", got, want, Tolerances(), lines.append)
+    for i in range(4):
+        for value in (want[i] + 1.05 * slack[i], np.nan, np.inf):
+            got = want.copy()
+            got[i] = value
+            assert not check_tensor("d", got, want, BFLOAT16, lines.append)
+    assert BFLOAT16.line() == "logits 1, loss 0.05, gradients 0.02 and 7.9%, losses of steps 0.05"

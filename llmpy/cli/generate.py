@@ -30,7 +30,8 @@ def run(values: Mapping[str, Any]) -> int:
     """
     config: GenerateConfig = make(GenerateConfig, values)
     sampling: SamplingConfig = make(SamplingConfig, values)
-    backend, line = open_backend(make(DeviceConfig, values))
+    device: DeviceConfig = make(DeviceConfig, values)
+    backend, line = open_backend(device)
     path = values["model"]
     sizes, _ = read_checkpoint_config(path)
     tokenizer = find_tokenizer(sizes, config.tokenizer, path)
@@ -41,7 +42,7 @@ def run(values: Mapping[str, Any]) -> int:
         )
     ids = encode_prompt(tokenizer, config)
     passing("reading the model")
-    model = GPT2.from_checkpoint(path, backend)
+    model = GPT2.from_checkpoint(path, backend, device.dtype)
     note(line)
     for i in range(config.num_samples):
         if i > 0:

@@ -44,7 +44,7 @@ _SWITCHES = {"-a": "--overfit", "-y": "--resume"}
 _ONE_PROCESS = "one process trains here"
 NOTES = {
     "-lg": "there is no GPU log here",
-    "-f": "there is no TF32 here: matmuls are float32",
+    "-f": "there is no TF32 here; --dtype says what matmuls take",
     "-ge": "GELU is always part of the matmul here",
     "-w": "weights are float32 here, so they are the master weights",
     "-z": f"optimizer state is whole here: {_ONE_PROCESS}",

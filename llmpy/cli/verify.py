@@ -6,15 +6,18 @@ from typing import Any
 from ..config import DeviceConfig, VerifyConfig
 from ..console import note, write
 from ..device import open_backend
-from ..verify import verify
+from ..verify import BFLOAT16, verify
 from .flags import Command, make
 
 
 def run(values: Mapping[str, Any]) -> int:
     """Carry out `llmpy verify`: 0 if all is well, else 1."""
     config: VerifyConfig = make(VerifyConfig, values)
-    backend, line = open_backend(make(DeviceConfig, values))
+    device: DeviceConfig = make(DeviceConfig, values)
+    backend, line = open_backend(device)
     note(line)
+    if device.dtype == "bfloat16" and config.tolerance is None:
+        note(f"allowed in bfloat16: {BFLOAT16.line()}")
     ok = verify(
         values["model"],
         values["state"],
@@ -23,6 +26,7 @@ def run(values: Mapping[str, Any]) -> int:
         losses_path=config.losses,
         tolerance=config.tolerance,
         backend=backend,
+        dtype=device.dtype,
     )
     return 0 if ok else 1
 

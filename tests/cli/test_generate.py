@@ -27,9 +27,9 @@ def model(tmp_path):
     return write_model(tmp_path / "model.bin")
 
 
-def continuation(prompt, n, seed=42, **how):
+def continuation(prompt, n, seed=42, dtype="float32", **how):
     """The text that the definition gives, from the model's own logits."""
-    reference = GPT2(CONFIG, "numpy")
+    reference = GPT2(CONFIG, "numpy", dtype)
     reference.backend.upload(reference.params.memory, init_params(CONFIG, 1) * 8)
     tokens = TOKENIZER.encode(prompt) or [0]
     sampling = SamplingConfig(seed=seed, **how)
@@ -50,6 +50,15 @@ def test_stdout_is_prompt_and_continuation(model, capfdbinary):
 def test_any_prompt(model, prompt, capfdbinary):
     assert main(command(model, "--prompt", prompt, "-n", "3")) == 0
     assert capfdbinary.readouterr().out.decode() == continuation(prompt, 3)
+
+
+def test_dtype_reaches_the_model(model, capfdbinary):
+    words = ["-n", "400", "--temperature", "0.7"]
+    assert main(command(model, "--dtype", "bfloat16", *words)) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.decode() == continuation("", 400, dtype="bfloat16", temperature=0.7)
+    assert out.decode() != continuation("", 400, temperature=0.7)
+    assert b", matrix products of bfloat16\n" in err
 
 
 def test_settings_reach_the_draw(model, capfdbinary):

@@ -41,7 +41,7 @@ def test_the_command_of_llmcs_ci():
         "--val-every=200", "--sample-every=200", "--overfit", "--steps=10", "--recompute=0",
         "--init=gpt2_124M.bin",
     ]  # fmt: skip
-    assert notes == ["-f 0 has no effect: there is no TF32 here: matmuls are float32"]
+    assert notes == ["-f 0 has no effect: there is no TF32 here; --dtype says what matmuls take"]
 
 
 @pytest.mark.parametrize("flag", ["-lg", "-f", "-ge", "-w", "-z", "-pn", "-pr", "-pg", "-pi"])

@@ -16,8 +16,9 @@ from llmpy.cli.flags import read_value
 from llmpy.config import GenerateConfig, TrainConfig
 from llmpy.errors import BackendError, FormatError, NonFiniteError, OrderError, UsageError
 from llmpy.formats.checkpoint import read_checkpoint
+from llmpy.rng import init_params
 
-from ..tiny_run import write_model
+from ..tiny_run import CONFIG, write_model
 
 PYTHON = [sys.executable, "-W", "error", "-m", "llmpy"]
 
@@ -98,10 +99,6 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         (
             "train --backend webgpu",
             "llmpy train: --backend webgpu is not built yet, expected cpu or numpy",
-        ),
-        (
-            "train --dtype bfloat16",
-            "llmpy train: --dtype bfloat16 is not built yet, expected float32",
         ),
         (
             "train --backend numpy --threads 2",
@@ -271,6 +268,17 @@ def test_dump_and_verify(files, folder, capfd):
     write_model(folder / "other.bin", seed=2)
     assert main([*VERIFY, "other.bin", "s.bin"]) == 1
     assert capfd.readouterr().out.splitlines()[-1] == "overall okay: 0"
+
+
+def test_verify_in_bfloat16_says_what_it_allows(files, folder, capfd):
+    write_model(folder / "calm.bin", memory=init_params(CONFIG, 1))
+    words = "dump calm.bin --tokens train.bin --batch-size 2 --seq-len 8 --state s.bin"
+    assert main(words.split()) == 0
+    words = [*VERIFY, "calm.bin", "s.bin", "--dtype", "bfloat16"]
+    assert main(words) == 0
+    assert "allowed in bfloat16: logits 1, loss 0.05, gradients 0.02 " in capfd.readouterr().err
+    assert main([*words, "--tolerance", "1e-6"]) == 1
+    assert "allowed in bfloat16" not in capfd.readouterr().err
 
 
 # processes of their own

@@ -139,13 +139,14 @@ def test_what_is_made_again_changes_no_bit(files, folder, words, monkeypatch):
     assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
 
 
-def test_weights_are_those_of_the_library(files, folder):
-    """The command's result is what the parts give, called by hand."""
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_are_those_of_the_library(files, folder, dtype):
+    """The command's result is what the parts give, called by hand; a float32 file in any case."""
     words = ["--out", "a", "--lr", "0.01", "--weight-decay", "0.1", "--no-shuffle"]
-    assert main([*files, *words]) == 0
+    assert main([*files, *words, "--dtype", dtype]) == 0
     from llmpy.formats.tokens import TokenFile
 
-    model = GPT2(CONFIG, "numpy")
+    model = GPT2(CONFIG, "numpy", dtype)
     model.backend.upload(model.params.memory, init_params(CONFIG, 1) * 8)
     with TokenFile(folder / "train.bin") as file:
         for step in range(3):
@@ -153,8 +154,9 @@ def test_weights_are_those_of_the_library(files, folder):
             model.forward_backward(batch[:-1].reshape(2, 16), batch[1:].reshape(2, 16))
             scale = min(1.0, 1 / model.grad_norm())
             model.update(0.01, 0.9, 0.95, 1e-8, 0.1, step + 1, grad_scale=scale, decay="2d")
-    _, memory = read_checkpoint(folder / "a" / "model_00000003.bin")
-    np.testing.assert_array_equal(memory, model.params.memory)
+    path = folder / "a" / "model_00000003.bin"
+    assert read_checkpoint_config(path) == (CONFIG, 3)
+    np.testing.assert_array_equal(read_checkpoint(path)[1], model.params.memory)
 
 
 def test_samples_are_text_and_ids_without_a_vocabulary(files, folder, capfd):
@@ -241,7 +243,9 @@ def test_llmc_flags_work_whole(files, folder, capfd):
     assert main(words.split()) == 0
     out, err = capfd.readouterr()
     assert out.count("step ") == 2
-    assert "note: -f 0 has no effect: there is no TF32 here: matmuls are float32\n" in err
+    assert (
+        "note: -f 0 has no effect: there is no TF32 here; --dtype says what matmuls take\n" in err
+    )
     assert "2 steps of 32 tokens" in err
     assert (folder / "a" / "model_00000002.bin").exists()
 
