@@ -14,7 +14,9 @@ from llmpy.cli.flags import join_values, make, read_values
 from llmpy.cli.llmc_flags import translate
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/llmc.md", "dev/LOG.md")
+DOCUMENTS = (
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/llmc.md", "docs/matmul.md", "dev/LOG.md",
+)  # fmt: skip
 
 # the functions and structs of train_gpt2.c and test_gpt2.c, in their order
 SEED = {
