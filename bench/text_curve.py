@@ -1,9 +1,10 @@
-"""Train the baby recipe on a text with llmpy and with PyTorch: same weights, batches and settings.
+"""Train the baby recipe on a text: llmpy in float32 and in bfloat16, and PyTorch in float32.
 
-    python bench/text_curve.py TEXT.txt [--seed 42] [--steps 2000]
+    python bench/text_curve.py TEXT.txt [--seed 42] [--steps 2000] [--no-torch]
 
-Needs PyTorch beside llmpy: pip install -e '.[parity]'. The first 90% of the characters train; the
-loss is the mean over all windows of the rest. Prints both losses and their difference.
+All start from the same weights and see the same batches. The first 90% of the characters train; the
+loss is the mean over all windows of the rest, in the dtype that was trained. Prints the losses and
+their differences from llmpy's in float32. Needs PyTorch beside llmpy: pip install -e '.[parity]'.
 """
 
 import argparse
@@ -11,7 +12,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -20,7 +20,6 @@ from llmpy.config import BABY
 from llmpy.data.loader import DataLoader
 from llmpy.data.vocabulary import char_tokenizer
 from llmpy.schedule import learning_rate
-from tests.parity.gpt2_torch import TorchGPT2
 
 
 def loaders(ids, config):
@@ -60,6 +59,8 @@ def train_llmpy(model, config, steps, train, val):
 
 def train_torch(model, config, steps, train, val):
     """Train with PyTorch; give the validation loss."""
+    import torch
+
     optimizer = model.adamw(
         config.weight_decay, decay_2d=True, lr=config.lr, betas=(config.beta1, config.beta2)
     )
@@ -81,22 +82,33 @@ def train_torch(model, config, steps, train, val):
 
 
 def main():
-    """Train both and print the losses."""
+    """Train all and print the losses."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", type=Path, help="a UTF-8 text")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--steps", type=int, default=BABY.steps)
+    parser.add_argument("--no-torch", action="store_true", help="train with llmpy alone")
     args = parser.parse_args()
 
     text = args.text.read_text(encoding="utf-8")
     tokenizer = char_tokenizer(text)
     ids = np.array(tokenizer.encode(text), np.int32)
-    model = GPT2.from_descriptor("baby", seed=args.seed, vocab_size=tokenizer.vocab_size)
-    peer = TorchGPT2(model.config, np.asarray(model.backend.download(model.params.memory)))
-    ours = train_llmpy(model, BABY, args.steps, *loaders(ids, BABY))
-    print(f"llmpy {ours:.4f}", flush=True)
-    theirs = train_torch(peer, BABY, args.steps, *loaders(ids, BABY))
-    print(f"torch {theirs:.4f}\ndifference {ours - theirs:+.4f}")
+    sizes = {"seed": args.seed, "vocab_size": tokenizer.vocab_size}
+    first = None
+    for dtype in ("float32", "bfloat16"):
+        model = GPT2.from_descriptor("baby", **sizes, dtype=dtype)
+        loss = train_llmpy(model, BABY, args.steps, *loaders(ids, BABY))
+        first = loss if first is None else first
+        print(f"llmpy {dtype:8} {loss:.4f} {loss - first:+.4f}", flush=True)
+    if not args.no_torch:
+        from tests.parity.gpt2_torch import TorchGPT2
+
+        weights = GPT2.from_descriptor("baby", **sizes)
+        peer = TorchGPT2(
+            weights.config, np.asarray(weights.backend.download(weights.params.memory))
+        )
+        loss = train_torch(peer, BABY, args.steps, *loaders(ids, BABY))
+        print(f"torch float32  {loss:.4f} {loss - first:+.4f}")
 
 
 if __name__ == "__main__":
