@@ -1,0 +1,146 @@
+"""The rows of softmax in attention: against their twins, exact numbers, and at the ends of exp."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from llmpy.cpu import vector_rows
+from llmpy.cpu.memory import alloc, data
+from llmpy.cpu.simd import W
+from llmpy.cpu.vector_rows import ROWS
+
+AROUND = 5  # floats behind each row, which stay as they are
+
+
+@njit
+def run_softmax(S, stride, seen, end, factor, largest, sums):
+    vector_rows.softmax_rows(S, stride, seen, end, factor, largest, sums)
+
+
+@njit
+def run_gradient(S, dP, stride, seen, end, scale, lse, D):
+    vector_rows.gradient_rows(S, dP, stride, seen, end, scale, lse, D)
+
+
+def rows_of(values):
+    """Put rows of floats into aligned memory."""
+    array = alloc(np.shape(values))
+    array[:] = values
+    return array
+
+
+def softmax(run, scores, seen, end, factor):
+    """Give the powers, the largest and the sums; check that nothing behind `end` is touched."""
+    S, largest, sums = rows_of(scores), alloc((ROWS,)), alloc((ROWS,))
+    run(data(S), S.shape[1], seen, end, np.float32(factor), data(largest), data(sums))
+    assert np.array_equal(S[:, end:], scores[:, end:], equal_nan=True)
+    return S[:, :end], largest, sums
+
+
+def gradient(run, scores, dP, seen, end, scale, lse, D):
+    """Give P and dS; check that nothing behind `end` is touched."""
+    S, dS = rows_of(scores), rows_of(dP)
+    lse, D = rows_of(lse), rows_of(D)
+    run(data(S), data(dS), S.shape[1], seen, end, np.float32(scale), data(lse), data(D))
+    assert np.array_equal(S[:, end:], scores[:, end:], equal_nan=True)
+    assert np.array_equal(dS[:, end:], dP[:, end:], equal_nan=True)
+    return S[:, :end], dS[:, :end]
+
+
+def causal(rng, seen, end):
+    """Draw scores; what a row doesn't see is NaN, or infinity, or the largest of all."""
+    scores = 3 * rng.standard_normal((ROWS, end + AROUND)).astype(np.float32)
+    masked = np.arange(end + AROUND) >= seen + np.arange(ROWS)[:, None]
+    scores[masked] = rng.choice([np.nan, np.inf, -np.inf, 1e30], masked.sum())
+    return scores, ~masked[:, :end]
+
+
+# some rows see a whole vector or several, some a part of one; the last may see all
+CASES = [(1, W), (1, 2 * W), (W - 1, 2 * W), (W, 2 * W), (3 * W + 2, 5 * W), (4 * W, 4 * W)]
+
+
+@pytest.mark.parametrize(("seen", "end"), CASES)
+def test_softmax_rows(rng, seen, end):
+    scores, visible = causal(rng, seen, end)
+    got = softmax(run_softmax, scores, seen, end, 0.37)
+    twin = softmax(vector_rows.softmax_rows_twin, scores, seen, end, 0.37)
+    exact = np.where(visible, scores[:, :end], -np.inf).astype(float)
+    most = exact.max(1)
+    exact = np.exp2((exact - most[:, None]) * np.float32(0.37).astype(float))
+    for powers, largest, sums in (got, twin):
+        assert not powers[~visible].any()
+        np.testing.assert_allclose(powers, exact, rtol=1e-6)
+        np.testing.assert_array_equal(largest, most)
+        np.testing.assert_allclose(sums, exact.sum(1), rtol=1e-6)
+    np.testing.assert_allclose(got[0], twin[0], rtol=2e-7)
+
+
+@pytest.mark.parametrize(("seen", "end"), CASES)
+def test_gradient_rows(rng, seen, end):
+    scores, visible = causal(rng, seen, end)
+    dP = rng.standard_normal(scores.shape).astype(np.float32)
+    dP[:, :end][~visible] = np.nan
+    lse = (30 + rng.random(ROWS)).astype(np.float32)
+    D = rng.standard_normal(ROWS).astype(np.float32)
+    got = gradient(run_gradient, scores, dP, seen, end, 0.37, lse, D)
+    twin = gradient(vector_rows.gradient_rows_twin, scores, dP, seen, end, 0.37, lse, D)
+    x = np.where(visible, scores[:, :end], 0).astype(float) * np.float32(0.37).astype(float)
+    P = np.where(visible, np.exp(x - lse[:, None]), 0)
+    dS = np.where(visible, P * (dP[:, :end].astype(float) - D[:, None]), 0)
+    for p, ds in (got, twin):
+        np.testing.assert_allclose(p, P, rtol=5e-6)  # of an argument near 30, rounded
+        np.testing.assert_allclose(ds, dS, rtol=5e-6, atol=1e-20)
+    np.testing.assert_allclose(got[0], twin[0], rtol=2e-7)
+
+
+def powers_of_two(run, y):
+    """Give 2^y by way of softmax_rows: the row's largest is 0, seen beside the others."""
+    scores = np.zeros((ROWS, W + len(y)), np.float32)
+    scores[:, W:] = y
+    return softmax(run, scores, W + len(y), W + len(y), 1)[0][0, W:]
+
+
+@pytest.mark.parametrize("run", [run_softmax, vector_rows.softmax_rows_twin])
+def test_powers_are_within_one_ulp(run, rng):
+    y = np.concatenate([-126 * rng.random(64 * W), -rng.random(64 * W)]).astype(np.float32)
+    exact = np.exp2(y.astype(float))
+    ulp = np.spacing(exact.astype(np.float32))
+    assert (np.abs(powers_of_two(run, y) - exact) / ulp).max() < 1
+
+
+@pytest.mark.parametrize("run", [run_softmax, vector_rows.softmax_rows_twin])
+def test_ends_of_the_powers(run):
+    y = np.full(W, -np.inf, np.float32)
+    y[:4] = -127, -150, -3e38, -126
+    assert powers_of_two(run, y).tolist() == [0, 0, 0, 2.0**-126] + [0] * (W - 4)
+
+
+@pytest.mark.parametrize("run", [run_softmax, vector_rows.softmax_rows_twin])
+def test_not_finite_scores(run):
+    """As exp(x - max): with infinity the largest, infinity - infinity; NaN is NaN."""
+    scores = np.zeros((ROWS, 2 * W + AROUND), np.float32)
+    scores[0, 3] = np.inf
+    scores[1, 3] = np.nan
+    with np.errstate(invalid="ignore"):
+        powers, _, sums = softmax(run, scores, W + 1, 2 * W, 1)
+    assert np.isnan(powers[0, 3])
+    assert not powers[0, :3].any()
+    assert np.isnan(powers[1, 3])
+    assert np.isnan(sums[:2]).all()
+    scores[0] = -np.inf
+    with np.errstate(invalid="ignore"):
+        powers, _, sums = softmax(run, scores, W + 1, 2 * W, 1)
+    assert np.isnan(powers[0, : W + 1]).all()
+    assert not powers[0, W + 1 :].any()
+
+
+@pytest.mark.parametrize("run", [run_gradient, vector_rows.gradient_rows_twin])
+def test_ends_of_the_gradient(run):
+    scores = np.zeros((ROWS, W), np.float32)
+    scores[:, 1:4] = 1e4, -1e4, np.nan
+    dP = np.ones_like(scores)
+    with np.errstate(over="ignore"):
+        P, dS = gradient(run, scores, dP, W, W, 1, np.zeros(ROWS), np.zeros(ROWS))
+    want = [1, np.inf, 0, np.nan, *[1] * (W - 4)]
+    for row in (*P, *dS):
+        np.testing.assert_array_equal(row, want)
