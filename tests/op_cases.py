@@ -24,7 +24,7 @@ OPS = tuple(
 MODULES = {"numpy": "llmpy.ops", "cpu": "llmpy.cpu"}  # the backends
 
 # where bf16=True is still to be built: the files of ops, by backend
-NO_BF16 = {"cpu": ("attention",)}
+NO_BF16: dict[str, tuple[str, ...]] = {}
 
 # 1, 2, primes, and just under, on and over a tile of any width
 EDGES = (1, 2, 3, 5, 6, 7, 8, 11, 15, 16, 17, 23, 31, 33, 47, 48, 49, 65, 97)

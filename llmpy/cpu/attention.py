@@ -1,282 +1,356 @@
 """Attention on the CPU. The maths and the contract are in ops/attention.py.
 
-One task is a head of a sequence. Its rows are taken in blocks of Q_ROWS: the scores of a block
-against all keys up to its last row lie in scratch memory, (Q_ROWS, T), and never all (T, T). All
-products run on the register tile of the matmul; a panel of rows meets only the keys that one of
-its rows may see.
+Rows, which are queries, are taken in blocks, whose scores lie in scratch memory, never all (T, T):
 
-    forward    S = Q K^T;  P = exp(scale S - lse);  out = P V
-    backward   dP = dout V^T;  dS = scale P (dP - D) with D = sum of dout * out over a row
-               dQ = dS K;  dK = dS^T Q;  dV = P^T dout
+    forward    S = Q K^T;  E = exp(scale S - largest of the row);  out = E V / sum of the row
+    backward   S = Q K^T;  P = exp(scale S - lse);  dP = dout V^T
+               dS = P (dP - D) with D = sum of dout * out over a row
+               dQ = scale dS K;  dK = scale dS^T Q;  dV = P^T dout
+
+Forward, a block of ROW_BLOCK rows meets all keys up to its last row at once. Backward, a block of
+BLOCK rows meets one block of BLOCK keys after the other, from the diagonal to the first, so that
+what they make stays in the second cache (L2).
+
+A task is a piece of a head. Of few heads there are several pieces, each with blocks of rows from
+the whole length, so that all cost the same. Forward, the threads decide how many, since no row
+depends on the pieces. Backward, the sizes alone: each piece sums its own dK and dV, which are then
+added in the order of the pieces.
 """
 
+from collections import namedtuple
+
 import numpy as np
-from numba import get_thread_id, prange
+from numba import get_num_threads
 
-from ..errors import UsageError
-from .gemm import B_PANEL, KC
-from .jit import parallel, serial
-from .memory import data, max_threads, scratch
-from .packing import pack_panel_a, pack_panel_b
-from .simd import MR, NR, W, floats, row_max
-from .tile import ADD, WRITE, edge_tile, tile
-from .vector_math import dot, exp_row
+from .attention_blocks import (
+    all_finite,
+    dots,
+    gradient_block,
+    pack_rows,
+    plain_product,
+    product,
+    scores,
+    softmax_block,
+    take_rows,
+    transposed_product,
+    up,
+    write_rows,
+)
+from .jit import inlined, serial
+from .memory import data, max_threads, scratch_at
+from .packing import copy_rows, words
+from .simd import MR, NR, W, floats
+from .tasks import integers, run
+from .tile import ADD, WRITE
+from .vector_rows import LOG2E
 
-Q_PANELS = 8
-Q_ROWS = Q_PANELS * MR  # rows of a block
+ROW_BLOCK = 48  # rows of a block, forward: a multiple of MR on all machines
+BLOCK = 96  # rows and keys of a block, backward: a multiple of MR and NR on all machines
+TASKS_PER_THREAD = 4  # forward, so that the last ones end together
+TASKS = 48  # backward, whatever the threads
 
 f32 = np.float32
-WHOLE = 32  # floats that LLVM takes at a time in exp_row; the rest of a row it takes one by one
+
+
+@inlined
+def place(n, piece, pieces):
+    """Give which block, counted from the last, is number n of a piece, counted so: to and fro."""
+    return n * pieces + (piece if n % 2 == 0 else pieces - 1 - piece)
+
+
+@inlined
+def blocks_of_piece(piece, pieces, blocks):
+    """Count the blocks of a piece; its last is block `blocks` - 1 - `piece`."""
+    turns = blocks // pieces
+    return turns + int(place(turns, piece, pieces) < blocks)
+
+
+@inlined
+def block_of_piece(m, piece, pieces, blocks):
+    """Give the number of block m of a piece, in ascending order; all pieces cost about the same."""
+    return blocks - 1 - place(blocks_of_piece(piece, pieces, blocks) - 1 - m, piece, pieces)
+
+
+def pieces_of_head(heads, blocks, tasks):
+    """Give the pieces of a head, each of at least two blocks, for so many tasks in all."""
+    return max(1, min(-(-tasks // heads), blocks // 2))
+
+
+# ----------------------------------------------------------------------------------------------
+# forward
+
+Forward = namedtuple("Forward", "Q K V S stride O largest sums end")
 
 
 @serial
-def pack_keys(dst, src, ld, T, HS):
-    """Pack T rows of HS floats as the B of a product over HS: panels of NR keys."""
-    for p in range(-(-T // NR)):
-        pack_panel_b(
-            dst + 4 * p * NR * HS, src + 4 * p * NR * ld, ld, 1, min(NR, T - p * NR), HS, 0
-        )
+def forward_scratch(at, T, HS, bf16):
+    """Give the addresses of a thread's scratch, which begins at `at`."""
+    n, heads = words(HS, bf16), up(HS, NR)
+    stride = up(T + MR, 16) + 16  # of scores; not all rows in the same sets of a cache
+    Q = at
+    K = Q + 4 * ROW_BLOCK * n
+    V = K + 4 * up(T, NR) * n
+    S = V + 4 * words(T, bf16) * heads
+    O = S + 4 * ROW_BLOCK * stride
+    largest = O + 4 * ROW_BLOCK * heads
+    sums = largest + 4 * ROW_BLOCK
+    end = up(sums + 4 * ROW_BLOCK, 64)
+    return Forward(Q, K, V, S, stride, O, largest, sums, end)
 
 
 @serial
-def pack_heads(dst, src, ld, rows, HS):
-    """Pack `rows` rows of HS floats as the B of a product over the rows, in pieces of KC."""
-    panels = -(-HS // NR)
-    for q in range(-(-rows // KC)):
-        for p in range(panels):
-            at = src + 4 * (q * KC * ld + p * NR)
-            k = min(KC, rows - q * KC)
-            pack_panel_b(
-                dst + 4 * (q * panels + p) * B_PANEL, at, ld, 0, min(NR, HS - p * NR), k, 0
-            )
-
-
-@serial
-def product_with_keys(c, ldc, a, src, ld, packed_keys, first, rows, T, HS):
-    """Write c = src keys^T for `rows` rows of src, from row `first` on, and the keys they see."""
-    for t in range(-(-rows // MR)):
-        pa, there = src + 4 * t * MR * ld, min(MR, rows - t * MR)
-        last = first + t * MR + MR  # keys beyond are masked for all rows of the panel
-        p = 0
-        while p * NR < last and p * NR < T:
-            at = c + 4 * (t * MR * ldc + p * NR)
-            keys = packed_keys + 4 * p * NR * HS
-            if there == MR:
-                tile(0, at, ldc, pa, ld, 1, keys, HS, WRITE, 0)
-            else:
-                edge_tile(0, at, ldc, pa, ld, 1, keys, HS, WRITE, 0, there, NR)
-            p += 1
-
-
-@serial
-def product_with_heads(c, ldc, weights, ldw, packed_heads, first, rows, HS):
-    """Write c = weights heads for `rows` rows of weights, over the keys that they see.
-
-    Weights and c are scratch of Q_ROWS rows, so that the last panel may stick out.
-    """
-    panels = -(-HS // NR)
-    for t in range(-(-rows // MR)):
-        last = first + min(rows, t * MR + MR)
-        for q in range(-(-last // KC)):
-            k = min(KC, last - q * KC)
-            pa = weights + 4 * (t * MR * ldw + q * KC)
-            for p in range(panels):
-                b = packed_heads + 4 * (q * panels + p) * B_PANEL
-                at = c + 4 * (t * MR * ldc + p * NR)
-                tile(0, at, ldc, pa, ldw, 1, b, k, ADD if q else WRITE, 0)
-
-
-@serial
-def add_transposed_product(c, ldc, a, weights, ldw, packed_rows, first, rows, HS):
-    """Add weights^T rows to c, for the keys seen by `rows` <= KC rows of weights from `first` on.
-
-    A panel of keys meets only the rows from its first key on.
-    """
-    keys = first + rows
-    for t in range(-(-keys // MR)):
-        skipped = max(0, t * MR - first)
-        at_weights = weights + 4 * (skipped * ldw + t * MR)
-        pack_panel_a(a, at_weights, ldw, 0, min(MR, keys - t * MR), rows - skipped, 0)
-        for p in range(-(-HS // NR)):
-            at = c + 4 * (t * MR * ldc + p * NR)
-            b = packed_rows + 4 * (p * B_PANEL + skipped * NR)
-            tile(0, at, ldc, a, 1, MR, b, rows - skipped, ADD, 0)
-
-
-@serial
-def whole(count):
-    """Round up to a multiple of WHOLE."""
-    return -(-count // WHOLE) * WHOLE
-
-
-@serial
-def scratch_sizes(T, HS):
-    """Give the floats of a row of scores, packed keys, packed heads, a panel, a row of heads."""
-    keys, heads = -(-T // NR) * NR, -(-HS // NR) * NR
-    return whole(keys), keys * HS, -(-T // KC) * KC * heads, MR * max(KC, HS) + W, heads
-
-
-# Numba 0.68 drops an assignment to a slice of an array made from an address inside prange; so what
-# works on rows is in functions of its own
-
-
-@serial
-def clear(at, count):
-    """Write zeros."""
-    floats(at, count)[:] = f32(0)
-
-
-@serial
-def copy_scaled(to, at, factor):
-    """Write a row as `factor` times the floats at an address."""
-    made = floats(at, to.shape[0])
-    for i in range(to.shape[0]):
-        to[i] = made[i] * factor
-
-
-@serial
-def softmax_rows(S, stride, first, rows, lse, sums, scale):
-    """Turn rows of scores into exp(scale S - largest), with zeros where only later rows may see."""
-    for r in range(rows):
-        t = first + r
-        row = floats(S + 4 * r * stride, min(stride, whole(t + MR)))
-        largest = scale * row_max(row[: t + 1])
-        row[t + 1 :] = f32(-np.inf)
-        sums[r] = exp_row(row, scale, largest)
-        lse[t] = largest + np.log(sums[r])
-
-
-@parallel
-def attention_forward_kernel(
-    out, lse, qkv, NH, scores, packed_keys, packed_heads, panels, rows_out
-):
-    """Attend, one head of one sequence at a time; the last arguments are scratch by thread."""
-    B, T, C = out.shape
-    HS, ld = C // NH, 3 * C
-    stride, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
+def forward_task(arguments, task, thread):
+    """Attend: the blocks of rows of a piece of a head."""
+    out, lse, qkv, T, NH, HS, pieces, bf16, memory, size = integers(arguments, 10)
+    piece, head, C = task % pieces, task // pieces, NH * HS
+    b, h, ld, heads = head // NH, head % NH, 3 * C, up(HS, NR)
+    out, lse = out + 4 * (b * T * C + h * HS), lse + 4 * head * T
+    qkv += 4 * (b * T * ld + h * HS)
+    s = forward_scratch(memory + 4 * thread * size, T, HS, bf16)
     scale = f32(1.0 / np.sqrt(HS))
-    for task in prange(B * NH):
-        b, h, tid = task // NH, task % NH, get_thread_id()
-        q = qkv + 4 * (b * T * ld + h * HS)
-        S, KT, V = (
-            scores + 4 * tid * Q_ROWS * stride,
-            packed_keys + 4 * tid * keys_size,
-            packed_heads + 4 * tid * heads_size,
-        )
-        panel, O = panels + 4 * tid * panel_size, rows_out + 4 * tid * Q_ROWS * heads
-        pack_keys(KT, q + 4 * C, ld, T, HS)
-        pack_heads(V, q + 8 * C, ld, T, HS)
-        sums = np.empty(Q_ROWS, np.float32)
-        for first in range(0, T, Q_ROWS):
-            rows = min(Q_ROWS, T - first)
-            product_with_keys(S, stride, panel, q + 4 * first * ld, ld, KT, first, rows, T, HS)
-            softmax_rows(S, stride, first, rows, lse[b, h], sums, scale)
-            product_with_heads(O, heads, S, stride, V, first, rows, HS)
-            for r in range(rows):
-                to = out[b, first + r, h * HS : h * HS + HS]
-                copy_scaled(to, O + 4 * r * heads, f32(1) / sums[r])
+
+    blocks = -(-T // ROW_BLOCK)
+    length = min(T, (blocks - piece) * ROW_BLOCK)
+    pack_rows(s.K, qkv + 4 * C, ld, length, HS, 0, bf16)
+    pack_rows(s.V, qkv + 8 * C, ld, length, HS, 1, bf16)
+    for m in range(blocks_of_piece(piece, pieces, blocks)):
+        first = block_of_piece(m, piece, pieces, blocks) * ROW_BLOCK
+        rows = min(ROW_BLOCK, T - first)
+        take_rows(s.Q, qkv + 4 * first * ld, ld, rows, HS, bf16)
+        make_powers(s, first, rows, scale, HS, bf16)
+        add_values(s, first, rows, length, HS, bf16)
+        if not all_finite(s.O + 4 * (rows - 1) * heads, HS):  # the row that sees all of the block
+            make_powers(s, first, rows, scale, HS, bf16)
+            add_values_plainly(s, qkv + 8 * C, ld, first, rows, length, HS, bf16)
+        most, total = floats(s.largest, rows), floats(s.sums, rows)
+        block_lse = floats(lse + 4 * first, rows)
+        for r in range(rows):
+            to, made = out + 4 * (first + r) * C, s.O + 4 * r * heads
+            write_rows(to, C, made, heads, 1, HS, f32(1) / total[r], WRITE)
+            block_lse[r] = scale * most[r] + np.log(total[r])
+
+
+@inlined
+def make_powers(s, first, rows, scale, HS, bf16):
+    """Make E of a block of rows."""
+    scores(s.S, s.stride, s.Q, s.K, rows, first + rows, first, HS, bf16)
+    softmax_block(s.S, s.stride, rows, first, scale * LOG2E, s.largest, s.sums)
+
+
+@inlined
+def add_values(s, first, rows, length, HS, bf16):
+    """Write O = E V: the sums over the keys before the block, and then over its own."""
+    add_earlier_values(s, first, rows, length, HS, bf16)
+    own, panel = s.S + 4 * first, words(length, bf16) * NR
+    if bf16:
+        copy_rows(own, s.stride, own, s.stride, up(rows, MR), up(rows, MR), bf16)
+    V, mode = s.V + 4 * words(first, bf16) * NR, ADD if first else WRITE
+    product(s.O, up(HS, NR), own, s.stride, V, panel, rows, rows, 0, HS, mode, bf16)
+
+
+@inlined
+def add_earlier_values(s, first, rows, length, HS, bf16):
+    """Write O = E V over the keys before the block."""
+    if bf16:
+        copy_rows(s.S, s.stride, s.S, s.stride, up(rows, MR), first, bf16)
+    panel = words(length, bf16) * NR
+    product(s.O, up(HS, NR), s.S, s.stride, s.V, panel, rows, first, first, HS, WRITE, bf16)
+
+
+@inlined
+def add_values_plainly(s, V, ld, first, rows, length, HS, bf16):
+    """Do what `add_values` does, leaving out what a row doesn't see."""
+    add_earlier_values(s, first, rows, length, HS, bf16)
+    mode = ADD if first else WRITE
+    for r in range(rows):
+        weights, to = s.S + 4 * (r * s.stride + first), s.O + 4 * r * up(HS, NR)
+        plain_product(to, weights, 1, V + 4 * first * ld, ld, r + 1, HS, mode, bf16)
 
 
 def attention_forward(out, lse, qkv, *, NH, bf16=False):
-    if bf16:
-        raise UsageError(
-            "attention_forward: bf16 is True, expected False: not built yet on the CPU"
-        )
-    T, C = out.shape[1:]
-    stride, keys, packed_heads, panel, heads = scratch_sizes(T, C // NH)
-    threads = max_threads()
-    attention_forward_kernel(
-        out, lse, data(qkv), NH,
-        data(scratch("scores", threads * Q_ROWS * stride)),
-        data(scratch("keys", threads * keys)),
-        data(scratch("heads", threads * packed_heads)),
-        data(scratch("panel", threads * panel)),
-        data(scratch("rows", threads * Q_ROWS * heads)),
-    )  # fmt: skip
+    B, T, C = out.shape
+    HS, bf16 = C // NH, int(bf16)
+    threads = get_num_threads()
+    tasks = TASKS_PER_THREAD * threads if threads > 1 else 1
+    pieces = pieces_of_head(B * NH, -(-T // ROW_BLOCK), tasks)
+    size = forward_scratch(0, T, HS, bf16).end // 4
+    memory = scratch_at("attention", max_threads() * size)
+    arguments = data(out), data(lse), data(qkv), T, NH, HS, pieces, bf16, memory, size
+    run(forward_task, B * NH * pieces, *arguments)
+
+
+# ----------------------------------------------------------------------------------------------
+# backward
+
+Backward = namedtuple("Backward", "Q dO Qb dOb KT VT K S dS dQ lse D panel end")
 
 
 @serial
-def score_gradients(P, dP, stride, first, rows, lse, D, scale):
-    """Turn rows of scores into P and of dP into dS, with zeros where only later rows may see."""
-    for r in range(rows):
-        t = first + r
-        end = min(stride, whole(first + rows))
-        p, dp = floats(P + 4 * r * stride, end), floats(dP + 4 * r * stride, end)
-        p[t + 1 :] = f32(-np.inf)
-        exp_row(p, scale, lse[t])
-        d = D[r]
-        for i in range(t + 1):
-            dp[i] = scale * p[i] * (dp[i] - d)
-        p[t + 1 :] = f32(0)  # also where lse is NaN
-        dp[t + 1 :] = f32(0)
+def backward_scratch(at, T, HS, bf16):
+    """Give the addresses of a thread's scratch, which begins at `at`.
+
+    Q, dO          rows of a block; Qb, dOb are the same packed over the rows
+    KT, VT         keys and values packed over HS; K, keys packed over the keys
+    """
+    n, heads = words(HS, bf16), up(HS, NR)
+    Q = at
+    dO = Q + 4 * BLOCK * n
+    Qb = dO + 4 * BLOCK * n
+    dOb = Qb + 4 * words(BLOCK, bf16) * heads
+    KT = dOb + 4 * words(BLOCK, bf16) * heads
+    VT = KT + 4 * up(T, NR) * n
+    K = VT + 4 * up(T, NR) * n
+    S = K + 4 * words(T, bf16) * heads
+    dS = S + 4 * BLOCK * BLOCK
+    dQ = dS + 4 * BLOCK * BLOCK
+    lse = dQ + 4 * BLOCK * heads
+    D = lse + 4 * BLOCK
+    panel = D + 4 * BLOCK
+    end = up(panel + 4 * (BLOCK * MR + W), 64)
+    return Backward(Q, dO, Qb, dOb, KT, VT, K, S, dS, dQ, lse, D, panel, end)
 
 
-@parallel
-def attention_backward_kernel(
-    dqkv, dout, out, lse, qkv, NH, scores, packed_keys, packed_heads, panels, rows_out
-):
-    """Give the gradient of qkv, one head of one sequence at a time."""
-    B, T, C = out.shape
-    HS, ld = C // NH, 3 * C
-    stride, keys_size, heads_size, panel_size, heads = scratch_sizes(T, HS)
-    m_rows = -(-T // MR) * MR
-    block_size = -(-HS // NR) * B_PANEL  # Q or dout of a block, packed: Q_ROWS <= KC rows
+@serial
+def backward_task(arguments, task, thread):
+    """Give dQ of a piece of a head, and its part of dK and dV: all, where there is no other."""
+    (
+        dqkv, dout, out, lse, qkv, T, NH, HS, pieces, bf16, sums, sums_size, memory, size,
+    ) = integers(arguments, 14)  # fmt: skip
+    piece, head, C = task % pieces, task // pieces, NH * HS
+    b, h, ld, heads = head // NH, head % NH, 3 * C, up(HS, NR)
+    row, row3 = 4 * (b * T * C + h * HS), 4 * (b * T * ld + h * HS)
+    dout, out, lse = dout + row, out + row, lse + 4 * head * T
+    qkv, dqkv = qkv + row3, dqkv + row3
+    s = backward_scratch(memory + 4 * thread * size, T, HS, bf16)
+    dK = sums + 4 * (thread if pieces == 1 else task) * sums_size
+    dV = dK + 2 * sums_size
     scale = f32(1.0 / np.sqrt(HS))
-    for task in prange(B * NH):
-        b, h, tid = task // NH, task % NH, get_thread_id()
-        q, do = qkv + 4 * (b * T * ld + h * HS), dout + 4 * (b * T * C + h * HS)
-        S = scores + 8 * tid * Q_ROWS * stride
-        dS = S + 4 * Q_ROWS * stride
-        KT = packed_keys + 8 * tid * keys_size
-        VT = KT + 4 * keys_size
-        K = packed_heads + 4 * tid * (heads_size + 2 * block_size)
-        Q = K + 4 * heads_size
-        dO = Q + 4 * block_size
-        panel = panels + 4 * tid * panel_size
-        dQ = rows_out + 4 * tid * (Q_ROWS + 2 * m_rows) * heads
-        dK = dQ + 4 * Q_ROWS * heads
-        dV = dK + 4 * m_rows * heads
-        pack_keys(KT, q + 4 * C, ld, T, HS)
-        pack_keys(VT, q + 8 * C, ld, T, HS)
-        pack_heads(K, q + 4 * C, ld, T, HS)
-        clear(dK, 2 * m_rows * heads)
-        D = np.empty(Q_ROWS, np.float32)
-        for first in range(0, T, Q_ROWS):
-            rows = min(Q_ROWS, T - first)
-            for r in range(rows):
-                y = out[b, first + r, h * HS : h * HS + HS]
-                D[r] = dot(floats(do + 4 * (first + r) * C, HS), y)
-            product_with_keys(S, stride, panel, q + 4 * first * ld, ld, KT, first, rows, T, HS)
-            product_with_keys(dS, stride, panel, do + 4 * first * C, C, VT, first, rows, T, HS)
-            score_gradients(S, dS, stride, first, rows, lse[b, h], D, scale)
-            product_with_heads(dQ, heads, dS, stride, K, first, rows, HS)
-            for r in range(rows):
-                copy_scaled(dqkv[b, first + r, h * HS : h * HS + HS], dQ + 4 * r * heads, f32(1))
-            pack_heads(Q, q + 4 * first * ld, ld, rows, HS)
-            pack_heads(dO, do + 4 * first * C, C, rows, HS)
-            add_transposed_product(dK, heads, panel, dS, stride, Q, first, rows, HS)
-            add_transposed_product(dV, heads, panel, S, stride, dO, first, rows, HS)
-        for t in range(T):
-            at = C + h * HS
-            copy_scaled(dqkv[b, t, at : at + HS], dK + 4 * t * heads, f32(1))
-            copy_scaled(dqkv[b, t, C + at : C + at + HS], dV + 4 * t * heads, f32(1))
+
+    blocks = -(-T // BLOCK)
+    length = min(T, (blocks - piece) * BLOCK)
+    pack_rows(s.KT, qkv + 4 * C, ld, length, HS, 0, bf16)
+    pack_rows(s.VT, qkv + 8 * C, ld, length, HS, 0, bf16)
+    pack_rows(s.K, qkv + 4 * C, ld, length, HS, 1, bf16)
+    done = -1  # the last block of rows so far: the sums of later keys are to be begun
+    for m in range(blocks_of_piece(piece, pieces, blocks)):
+        i = block_of_piece(m, piece, pieces, blocks)
+        first = i * BLOCK
+        rows, q, do = min(BLOCK, T - first), qkv + 4 * first * ld, dout + 4 * first * C
+        take_block(s, q, do, out + 4 * first * C, lse + 4 * first, C, rows, HS, bf16)
+        for j in range(i, -1, -1):
+            at_sums, mode = 4 * j * BLOCK * heads, WRITE if j > done else ADD
+            make_weights(s, j, rows, j == i, scale, HS, bf16)
+            add_products(s, dK + at_sums, dV + at_sums, mode, j, rows, j == i, length, HS, bf16)
+            if j == i and not sums_finite(s.dQ, dK + at_sums, dV + at_sums, rows, HS):
+                make_weights(s, j, rows, j == i, scale, HS, bf16)
+                add_products_plainly(s, dK + at_sums, dV + at_sums, q, do, C, rows, HS, bf16)
+        write_rows(dqkv + 4 * first * ld, ld, s.dQ, heads, rows, HS, scale, WRITE)
+        done = i
+    if pieces == 1:
+        write_rows(dqkv + 4 * C, ld, dK, heads, T, HS, scale, WRITE)
+        write_rows(dqkv + 8 * C, ld, dV, heads, T, HS, f32(1), WRITE)
+
+
+@inlined
+def take_block(s, q, do, out, lse, C, rows, HS, bf16):
+    """Bring a block of rows to scratch."""
+    take_rows(s.Q, q, 3 * C, rows, HS, bf16)
+    take_rows(s.dO, do, C, rows, HS, bf16)
+    pack_rows(s.Qb, q, 3 * C, rows, HS, 1, bf16)
+    pack_rows(s.dOb, do, C, rows, HS, 1, bf16)
+    dots(s.D, do, C, out, C, rows, HS)
+    copy_rows(s.lse, rows, lse, rows, 1, rows, 0)
+
+
+@inlined
+def make_weights(s, j, rows, diagonal, scale, HS, bf16):
+    """Make P and dS of the block of rows with the keys of block j."""
+    keys, before = (rows, 0) if diagonal else (BLOCK, BLOCK)
+    at = 4 * j * BLOCK * words(HS, bf16)
+    scores(s.S, BLOCK, s.Q, s.KT + at, rows, keys, before, HS, bf16)
+    scores(s.dS, BLOCK, s.dO, s.VT + at, rows, keys, before, HS, bf16)
+    gradient_block(s.S, s.dS, BLOCK, rows, keys, before, scale, s.lse, s.D)
+
+
+@inlined
+def add_products(s, dK, dV, mode, j, rows, diagonal, length, HS, bf16):
+    """Add the products of P and dS with a block to dK, dV and dQ; dQ begins with the diagonal."""
+    keys, before = (rows, 0) if diagonal else (BLOCK, BLOCK)
+    heads, panel = up(HS, NR), s.panel
+    transposed_product(dV, heads, s.S, s.dOb, BLOCK, rows, keys, before, HS, mode, bf16, panel)
+    transposed_product(dK, heads, s.dS, s.Qb, BLOCK, rows, keys, before, HS, mode, bf16, panel)
+    if bf16:
+        copy_rows(s.dS, BLOCK, s.dS, BLOCK, up(rows, MR), BLOCK, bf16)
+    K, mode = s.K + 4 * words(j * BLOCK, bf16) * NR, WRITE if diagonal else ADD
+    panel = words(length, bf16) * NR
+    product(s.dQ, heads, s.dS, BLOCK, K, panel, rows, keys, before, HS, mode, bf16)
+
+
+@inlined
+def sums_finite(dQ, dK, dV, rows, HS):
+    """Tell whether the sums that see all of a block on the diagonal are finite.
+
+    Its last row sees all keys, and its first key is seen by all rows.
+    """
+    last = dQ + 4 * (rows - 1) * up(HS, NR)
+    return all_finite(last, HS) and all_finite(dK, HS) and all_finite(dV, HS)
+
+
+@inlined
+def add_products_plainly(s, dK, dV, q, do, C, rows, HS, bf16):
+    """Do what `add_products` does with the block on the diagonal, leaving out masked pairs."""
+    ld, heads = 3 * C, up(HS, NR)
+    for r in range(rows):
+        row, column, to = 4 * r * BLOCK, 4 * (r * BLOCK + r), 4 * r * heads
+        at_q, at_do, left = q + 4 * r * ld, do + 4 * r * C, rows - r  # from the diagonal on
+        plain_product(s.dQ + to, s.dS + row, 1, q + 4 * C, ld, r + 1, HS, WRITE, bf16)
+        plain_product(dK + to, s.dS + column, BLOCK, at_q, ld, left, HS, WRITE, bf16)
+        plain_product(dV + to, s.S + column, BLOCK, at_do, C, left, HS, WRITE, bf16)
+
+
+@serial
+def pieces_task(arguments, task, thread):
+    """Write dK and dV of a block of keys as the sums of the pieces, in their order."""
+    dqkv, T, NH, HS, pieces, sums, sums_size = integers(arguments, 7)
+    blocks, C, heads = -(-T // BLOCK), NH * HS, up(HS, NR)
+    head, j = task // blocks, task % blocks
+    b, h, first, rows = head // NH, head % NH, j * BLOCK, min(BLOCK, T - j * BLOCK)
+    scale = f32(1.0 / np.sqrt(HS))
+    for kind in range(2):
+        to = dqkv + 4 * ((b * T + first) * 3 * C + (1 + kind) * C + h * HS)
+        factor, mode = f32(1) if kind else scale, WRITE
+        for piece in range(pieces):
+            at = (head * pieces + piece) * sums_size + (kind * blocks * BLOCK + first) * heads
+            if blocks - 1 - piece >= j:  # its last rows see the keys
+                write_rows(to, 3 * C, sums + 4 * at, heads, rows, HS, factor, mode)
+                mode = ADD
+
+
+def sizes(B, T, NH, HS, bf16):
+    """Give pieces of a head, words of scratch by thread, and number and words of sums, backward."""
+    blocks = -(-T // BLOCK)
+    pieces = pieces_of_head(B * NH, blocks, TASKS)
+    sums = max_threads() if pieces == 1 else B * NH * pieces
+    return pieces, backward_scratch(0, T, HS, bf16).end // 4, sums, 2 * blocks * BLOCK * up(HS, NR)
+
+
+def scratch_words(B, T, NH, HS):
+    """Give the words of scratch that the two passes keep."""
+    _, backward, sums, sums_size = sizes(B, T, NH, HS, 0)
+    return max_threads() * max(forward_scratch(0, T, HS, 0).end // 4, backward) + sums * sums_size
 
 
 def attention_backward(dqkv, dout, out, lse, qkv, *, NH, bf16=False):
-    if bf16:
-        raise UsageError(
-            "attention_backward: bf16 is True, expected False: not built yet on the CPU"
-        )
-    T, C = out.shape[1:]
-    HS = C // NH
-    stride, keys, packed_heads, panel, heads = scratch_sizes(T, HS)
-    threads = max_threads()
-    blocks = 2 * (heads // NR) * B_PANEL
-    attention_backward_kernel(
-        dqkv, data(dout), out, lse, data(qkv), NH,
-        data(scratch("scores", threads * 2 * Q_ROWS * stride)),
-        data(scratch("keys", threads * 2 * keys)),
-        data(scratch("heads", threads * (packed_heads + blocks))),
-        data(scratch("panel", threads * panel)),
-        data(scratch("rows", threads * (Q_ROWS + 2 * (-(-T // MR) * MR)) * heads)),
+    B, T, C = out.shape
+    HS, bf16 = C // NH, int(bf16)
+    pieces, size, slots, sums_size = sizes(B, T, NH, HS, bf16)
+    memory = scratch_at("attention", max_threads() * size)
+    sums = scratch_at("attention_sums", slots * sums_size)
+    arrays = data(dqkv), data(dout), data(out), data(lse), data(qkv)
+    run(
+        backward_task, B * NH * pieces,
+        *arrays, T, NH, HS, pieces, bf16, sums, sums_size, memory, size,
     )  # fmt: skip
+    if pieces > 1:
+        tasks = B * NH * -(-T // BLOCK)
+        run(pieces_task, tasks, data(dqkv), T, NH, HS, pieces, sums, sums_size)

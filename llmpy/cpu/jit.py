@@ -56,3 +56,8 @@ def _compiled(parallel: bool):
 # kernels: what they split with prange depends on the problem alone, never on the threads
 parallel = _compiled(parallel=True)
 serial = _compiled(parallel=False)
+
+# parts of kernels, without an entry of their own for Python or C; `inlined` for those that are
+# called in one or two places, where they are put instead of the call: less to compile
+part = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inlined = njit(error_model="numpy", inline="always")

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmpy.cpu.attention import Q_ROWS
+from llmpy.cpu.attention import BLOCK, ROW_BLOCK
 from llmpy.cpu.gemm import KC
 from llmpy.cpu.simd import MR, NR
 
-from ..op_cases import NO_BF16, OPS, all_calls, op_file, sizes_of
+from ..op_cases import OPS, all_calls, op_file, sizes_of
 
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0
@@ -33,7 +33,8 @@ MORE = {
     ],
     "attention": [
         {"B": 1, "T": KC + MR + 1, "NH": 2, "C": 2 * (NR + 1)},
-        {"B": 1, "T": Q_ROWS + 1, "NH": 1, "C": KC + 3},
+        {"B": 1, "T": ROW_BLOCK + 1, "NH": 1, "C": KC + 3},
+        {"B": 1, "T": 4 * BLOCK + 1, "NH": 1, "C": 2},  # a head in pieces
     ],
     "classifier": [{"B": 5, "T": 130, "C": 9, "V": 70, "Vp": 128, "N": 650}],
 }
@@ -77,8 +78,6 @@ def run_all(page_behind, seed):
     for name in OPS:
         sizes = [*sizes_of(name)[::3], *MORE.get(op_file(name), ())]
         for _, arrays, scalars in all_calls(name, rng, sizes, cpu):
-            if scalars.get("bf16") and op_file(name) in NO_BF16["cpu"]:
-                continue
             guarded = Guarded(page_behind)
             vars(memory._scratch).clear()
             memory.alloc = guarded.alloc

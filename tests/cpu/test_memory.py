@@ -64,6 +64,6 @@ def test_neither_attention_matrices_nor_logits_are_kept_whole(monkeypatch, rng):
     finally:
         numba.set_num_threads(threads)
     sizes = {use: array.size for use, (array, _) in vars(memory._scratch).items()}
-    assert 0 < sizes["scores"] < B * NH * T * T / 10
+    assert 0 < sizes["attention"] < B * NH * T * T / 10
     assert sizes["logits"] > 0
     assert max(sizes.values()) < B * T * V / 2

@@ -88,6 +88,22 @@ for unit_k in (0, 1):
         np.testing.assert_allclose(c, want, rtol=0, atol=5e-6 * (k + 2), err_msg=str(k))
 """
 
+ATTENTION = """
+import numpy as np
+from llmpy import cpu, ops
+from tests.check import close
+from tests.op_cases import all_calls, call
+from tests.tolerances import tolerance_of
+
+rng, sizes = np.random.default_rng({seed}), [{{"B": 1, "T": T, "NH": 1, "C": 5}} for T in {lengths}]
+for name in ("attention_forward", "attention_backward"):
+    for text, arrays, scalars in all_calls(name, rng, sizes):
+        want = call(ops, name, arrays, scalars, "float64")
+        got = call(cpu, name, arrays, scalars, "float32")
+        for output in want:
+            close(got[output], want[output], tolerance_of(name, output, scalars), text)
+"""
+
 ASSEMBLY = """
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -129,6 +145,12 @@ def test_products_of_pairs_without_the_jit(rng):
         seed=rng.integers(1 << 30), sizes="[(1, 1, 1), (MR + 1, 13 * NR + 1, 37), (3, 9, KC + 3)]"
     )
     run(PRETEND + code, NUMBA_DISABLE_JIT="1")
+
+
+def test_attention_of_pairs_without_the_jit(rng):
+    """Lengths on both sides of a block, so that some sums have an odd number of terms."""
+    code = ATTENTION.format(seed=rng.integers(1 << 30), lengths="(7, BLOCK - 1, BLOCK + 3)")
+    run(PRETEND + "from llmpy.cpu.attention import BLOCK" + code, NUMBA_DISABLE_JIT="1")
 
 
 def test_the_tile_is_the_instruction_and_spills_nothing():

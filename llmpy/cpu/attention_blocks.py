@@ -1,0 +1,176 @@
+"""What attention is made of: products, weights and their derivatives on blocks of one head.
+
+A block has rows, which are queries, and columns, which are keys. It is causal: row r sees the first
+`before` + r + 1 columns, all of them where `before` is at least their number. What no row of a
+panel sees is not computed; the weights of other masked pairs are set to 0. A product with 0 adds
+nothing to a sum, unless the other factor is infinity or NaN: then `plain_product` makes it, by
+loops over the pairs that are there, with the same bits for all that those don't reach.
+
+Addresses are integers (bytes), strides and sizes count words (tile.py). `bf16` is 1 for products of
+bfloat16, 0 for float32.
+"""
+
+import numpy as np
+from numba import njit
+
+from .jit import inlined, part, serial
+from .packing import copy_rows, pack_panel_a, pack_panel_b, round_one, words
+from .simd import MR, NR, W, bits_of_float, float_of_bits, floats
+from .tile import ADD, WRITE, tile
+from .vector_math import FUSED, dot
+from .vector_rows import ROWS, gradient_rows, softmax_rows
+
+PIECE = 240  # columns of weights between two visits to a sum: a panel of B in the first cache (L1)
+
+f32 = np.float32
+INFINITY_BITS = np.int32(0x7F800000)
+
+
+@serial
+def up(count, unit):
+    """Round up to a multiple."""
+    return -(-count // unit) * unit
+
+
+# ----------------------------------------------------------------------------------------------
+# rows
+
+
+@inlined
+def take_rows(dst, src, ld, rows, HS, bf16):
+    """Copy rows of a head as words, one behind the other, and zeros up to a whole panel."""
+    n = words(HS, bf16)
+    copy_rows(dst, n, src, ld, rows, HS, bf16)
+    floats(dst + 4 * rows * n, (up(rows, MR) - rows) * n)[:] = f32(0)
+
+
+@part
+def pack_rows(dst, src, ld, rows, HS, over_rows, bf16):
+    """Pack rows of a head as the B of products over HS, or, with over_rows, over the rows.
+
+    Over HS, a panel is NR rows and has words(HS) * NR words. Over the rows, it is NR channels and
+    has words(rows) * NR.
+    """
+    columns, k = (HS, rows) if over_rows else (rows, HS)
+    for p in range(-(-columns // NR)):
+        at = src + 4 * p * NR * (1 if over_rows else ld)
+        to, cols = dst + 4 * p * NR * words(k, bf16), min(NR, columns - p * NR)
+        pack_panel_b(to, at, ld, 1 - over_rows, cols, k, bf16)
+
+
+@part
+def write_rows(dst, ldd, src, ld, rows, HS, factor, mode):
+    """Write rows as `factor` times others, or add that to them."""
+    for r in range(rows):
+        to, made = floats(dst + 4 * r * ldd, HS), floats(src + 4 * r * ld, HS)
+        for i in range(HS):
+            to[i] = to[i] + made[i] * factor if mode == ADD else made[i] * factor
+
+
+@inlined
+def dots(D, x, ldx, y, ldy, rows, HS):
+    """Give the scalar product of each row of x with that of y."""
+    made = floats(D, rows)
+    for r in range(rows):
+        made[r] = dot(floats(x + 4 * r * ldx, HS), floats(y + 4 * r * ldy, HS))
+
+
+@part
+def all_finite(at, count):
+    """Tell whether all floats at an address are finite."""
+    most, row = np.int32(0), floats(at, count)
+    for i in range(count):
+        most = max(most, bits_of_float(row[i]) & np.int32(0x7FFFFFFF))
+    return most < INFINITY_BITS
+
+
+# ----------------------------------------------------------------------------------------------
+# products
+
+
+@part
+def scores(S, stride, rows_a, keys_b, rows, keys, before, HS, bf16):
+    """Write S = rows keys^T, of rows from `take_rows` and keys packed over HS."""
+    k = words(HS, bf16)
+    for p in range(-(-keys // NR)):
+        for t in range(max(0, (p * NR - before) // MR), -(-rows // MR)):  # not those that see none
+            a, b = rows_a + 4 * t * MR * k, keys_b + 4 * p * NR * k
+            tile(bf16, S + 4 * (t * MR * stride + p * NR), stride, a, k, 1, b, k, WRITE, 0)
+
+
+@part
+def product(c, ldc, weights, stride, b, b_panel, rows, keys, before, HS, mode, bf16):
+    """Write c = weights b, or add it: a row of c is a weighted sum of the rows of b that it sees.
+
+    b, b_panel  packed over its rows, and the words from one panel to the next
+    """
+    for p in range(-(-HS // NR)):
+        for q in range(0, keys, PIECE):
+            first = words(q, bf16)
+            a, at_b = weights + 4 * first, b + 4 * (p * b_panel + first * NR)
+            for t in range(-(-rows // MR)):
+                k = words(min(min(keys, before + t * MR + MR) - q, PIECE), bf16)
+                if k > 0:
+                    to, now = c + 4 * (t * MR * ldc + p * NR), ADD if q else mode
+                    tile(bf16, to, ldc, a + 4 * t * MR * stride, stride, 1, at_b, k, now, 0)
+
+
+@part
+def transposed_product(c, ldc, weights, b, block, rows, keys, before, HS, mode, bf16, panel):
+    """Write c = weights^T b, or add it: a row of c is a weighted sum of the rows that see it.
+
+    weights  `block` floats from one row to the next
+    b        packed over its `rows` rows
+    panel    scratch for a packed panel of weights^T, where words are not float32
+    """
+    for t in range(-(-keys // MR)):
+        skipped = max(0, t * MR - before)  # rows that see none of the panel's keys
+        k = words(rows - skipped, bf16)
+        a, a_k = weights + 4 * (skipped * block + t * MR), block
+        if bf16:
+            pack_panel_a(panel, a, block, 0, MR, rows - skipped, bf16)
+            a, a_k = panel, MR
+        for p in range(-(-HS // NR)):
+            at_b = b + 4 * (p * words(rows, bf16) + words(skipped, bf16)) * NR
+            to = c + 4 * (t * MR * ldc + p * NR)
+            tile(bf16, to, ldc, a, 1, a_k, at_b, k, mode, 0)
+
+
+@njit(fastmath=FUSED)
+def plain_product(c, weights, step, src, ld, k, HS, mode, bf16):
+    """Do for one row of c what the products do, over the k pairs that are there.
+
+    weights, step  k float32 numbers, and the floats from one to the next
+    src, ld        k rows of HS floats
+    """
+    sums, weight, number = floats(c, HS), floats(weights, k * step), floats(src, k * ld)
+    for i in range(HS):
+        total = f32(0)
+        for j in range(k):
+            x, y = weight[j * step], number[j * ld + i]
+            if bf16:
+                x = float_of_bits(round_one(bits_of_float(x)))
+                y = float_of_bits(round_one(bits_of_float(y)))
+            total += x * y
+        sums[i] = sums[i] + total if mode == ADD else total
+
+
+# ----------------------------------------------------------------------------------------------
+# weights
+
+
+@inlined
+def softmax_block(S, stride, rows, before, factor, largest, sums):
+    """Turn rows of scores s into 2^((s - largest) factor); give the largest and the sum of each."""
+    for r in range(0, rows, ROWS):
+        seen, end = before + r + 1, up(before + r // MR * MR + MR, W)
+        softmax_rows(S + 4 * r * stride, stride, seen, end, factor, largest + 4 * r, sums + 4 * r)
+
+
+@inlined
+def gradient_block(S, dP, block, rows, keys, before, scale, lse, D):
+    """Turn scores s into P = e^(scale s - lse), and dP into dS = P (dP - D)."""
+    for r in range(0, rows, ROWS):
+        end = up(min(keys, before + r // MR * MR + MR), W)
+        seen, at = min(end, before + r + 1), 4 * r * block
+        gradient_rows(S + at, dP + at, block, seen, end, scale, lse + 4 * r, D + 4 * r)
