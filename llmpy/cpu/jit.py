@@ -11,7 +11,7 @@ then sleeps. The variable is read when the first kernel starts; one that is set 
 import os
 from functools import cache
 
-from numba import config, njit
+from numba import config, njit, types
 
 from .kernel_cache import KernelCache, tell_once
 
@@ -40,6 +40,15 @@ def cache_works() -> bool:
     return True
 
 
+def _for_all_integers(kernel):
+    """Let calls with constant integers use the version for any: fewer versions to compile."""
+    if config.DISABLE_JIT:
+        return kernel
+    ask = kernel.get_call_template
+    kernel.get_call_template = lambda args, kws: ask(tuple(map(types.unliteral, args)), kws)
+    return kernel
+
+
 def _compiled(parallel: bool):
     """Make a decorator that compiles with our options, and keeps the result while it is valid."""
 
@@ -48,7 +57,7 @@ def _compiled(parallel: bool):
         kernel = njit(parallel=parallel, error_model="numpy")(function)
         if cache_works():
             kernel._cache = KernelCache(function)
-        return kernel
+        return _for_all_integers(kernel)
 
     return decorate
 
@@ -57,7 +66,13 @@ def _compiled(parallel: bool):
 parallel = _compiled(parallel=True)
 serial = _compiled(parallel=False)
 
+
 # parts of kernels, without an entry of their own for Python or C; `inlined` for those that are
 # called in one or two places, where they are put instead of the call: less to compile
-part = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def part(function):
+    return _for_all_integers(
+        njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    )
+
+
 inlined = njit(error_model="numpy", inline="always")

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from numba import njit
+
 import llmpy
+from llmpy.cpu.jit import part, serial
 
 NORM = "import numpy as np; from llmpy.cpu import global_norm; print(global_norm(np.ones(4, 'f4')))"
 
@@ -49,3 +52,18 @@ assert cache_works() is False
         "llmpy: no writable directory for compiled kernels, so they are compiled at each start. "
         "Set NUMBA_CACHE_DIR to a directory to keep them.\n"
     )
+
+
+def test_constant_integers_make_no_version_of_their_own():
+    for compiled in (serial, part):
+
+        @compiled
+        def twice(n):
+            return 2 * n
+
+        @njit
+        def run(n, called=twice):
+            return called(n) + called(3) + called(4)
+
+        assert run(1) == 16
+        assert len(twice.overloads) == 1
