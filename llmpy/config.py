@@ -12,7 +12,15 @@ import operator
 from dataclasses import dataclass
 
 from .errors import ConfigError
-from .setting import at_least, check_seed, fits_float32, one_of, setting, within
+from .setting import (
+    at_least,
+    check_recompute,
+    check_seed,
+    fits_float32,
+    one_of,
+    setting,
+    within,
+)
 
 VOCAB_SIZE = 50257  # GPT-2's
 PADDING = 128  # Vp is a multiple of it; same as llm.c
@@ -113,6 +121,7 @@ def _plain(name: str) -> str:
 
 
 SCHEDULES = ("cosine", "linear", "constant", "wsd")
+RECOMPUTE = "2: make LayerNorm again instead of keeping it; 0 and 1: only GELU, at no cost"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +156,7 @@ class TrainConfig:
     )
     overfit: bool = setting(False, "-a", "train on one batch of the validation data")
     seed: int = setting(42, None, "of initial weights, shuffling and sampling")
-    recompute: int = setting(
-        0, "-r", "2: make LayerNorm again instead of keeping it; 0 and 1: only GELU, at no cost"
-    )
+    recompute: int = setting(0, "-r", RECOMPUTE)
 
     def __post_init__(self) -> None:
         at_least("--batch-size", self.batch_size, 1)
@@ -176,8 +183,7 @@ class TrainConfig:
         at_least("--sample-tokens", self.sample_tokens, 1)
         at_least("--checkpoint-every", self.checkpoint_every, 0)
         check_seed(self.seed)
-        if self.recompute not in (0, 1, 2):
-            raise ConfigError(f"--recompute is {self.recompute}, expected 0, 1 or 2")
+        check_recompute(self.recompute)
         self._check_total_batch_size()
 
     def _check_total_batch_size(self) -> None:
@@ -396,13 +402,10 @@ class BenchConfig:
     peer_python: str | None = setting(
         None, None, "the Python that has the framework", metavar="FILE", unset="this one"
     )
-    recompute: int = setting(
-        0, None, "what the backward pass makes again: 0 nothing, 1 GELU, 2 LayerNorm, too"
-    )
+    recompute: int = setting(0, None, RECOMPUTE)
     json: str | None = setting(None, None, "file for the results", metavar="FILE")
 
     def __post_init__(self) -> None:
-        if self.recompute not in (0, 1, 2):
-            raise ConfigError(f"--recompute is {self.recompute}, expected 0, 1 or 2")
+        check_recompute(self.recompute)
         if self.peer is None and self.peer_python is not None:
             raise ConfigError("--peer-python is given without --peer, expected both")

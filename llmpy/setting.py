@@ -64,3 +64,9 @@ def one_of(flag: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise ConfigError for a value that is not among the choices."""
     if value not in choices:
         raise ConfigError(f"{flag} is {value}, expected one of {', '.join(choices)}")
+
+
+def check_recompute(recompute: int) -> None:
+    """Raise ConfigError for a level of recompute that is not llm.c's."""
+    if recompute not in (0, 1, 2):
+        raise ConfigError(f"--recompute is {recompute}, expected 0, 1 or 2")
