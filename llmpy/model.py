@@ -25,7 +25,7 @@ class GPT2:
 
     config      sizes
     backend     the backend module
-    dtype       `float32`, or another that it was made with
+    dtype       what it computes in: `float32`, `bfloat16` or `float64`
     params      the weights
     grads       the gradients; None before the first backward pass or zero_grad
     m, v        the moments of AdamW; None before the first update
@@ -83,9 +83,8 @@ class GPT2:
         from .formats.checkpoint import read_checkpoint, read_checkpoint_config
 
         config, _ = read_checkpoint_config(path)
-        model = cls(
-            config, backend, dtype, recompute
-        )  # first, so that memory is refused before the read
+        # first, so that memory is refused before the read
+        model = cls(config, backend, dtype, recompute)
         _, memory = read_checkpoint(path)
         model.backend.upload(model.params.memory, memory)
         return model
@@ -252,7 +251,7 @@ class GPT2:
                 raise UsageError(f"GPT2.update: {name} is {beta}, expected at least 0 and below 1")
         _require_float32("update", lr=lr, eps=eps, weight_decay=weight_decay, grad_scale=grad_scale)
         if self.m is None or self.v is None:
-            require_memory("GPT2", "AdamW's moments", 2 * self._model_bytes)
+            require_memory("GPT2", "the first update", 2 * self._model_bytes)
             self.m = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
             self.v = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
         self.backend.adamw(
