@@ -65,16 +65,9 @@ def forward_pass(
 
 
 def backward_pass(
-    ops: Any,
-    config: GPT2Config,
-    params: Tensors,
-    grads: Tensors,
-    work: Workspace,
-    *,
-    dloss: float,
-    accumulate: bool,
-    bf16: bool,
-) -> None:
+    ops: Any, config: GPT2Config, params: Tensors, grads: Tensors, work: Workspace,
+    *, dloss: float, accumulate: bool, bf16: bool,
+) -> None:  # fmt: skip
     """Make the losses and the gradients of the batch whose activations `work` holds.
 
     dloss       gradient of each position's loss

@@ -95,19 +95,13 @@ def verify(
 
     Raises FormatError for a file that is not what it should be, UsageError for too few losses.
     """
-    if tolerance is None:
-        limits = BFLOAT16 if dtype == "bfloat16" else Tolerances()
-    else:
-        limits = Tolerances(*[tolerance] * 4)
+    limits = tolerances_of(dtype, tolerance)
     config, version = read_checkpoint_config(model_path)
     state = read_debug_state(state_path, config)
     expected = expected_losses(config, state, losses_path, steps)
     backend = load_backend(backend) if isinstance(backend, str) else backend
     if steps > 0:  # else the gradients are enough, which GPT2 reckons with
-        B, T = state.tokens.shape
-        itemsize = np.dtype(tensor_dtype(dtype)).itemsize
-        needed = training_footprint(backend, config, B, T, itemsize=itemsize).total
-        require_memory("verify", f"{steps} steps with B={B} and T={T}", needed)
+        require_steps_memory(backend, config, state, steps, dtype)
     model = GPT2.from_checkpoint(model_path, backend, dtype)
 
     for line in head_lines(config, version, state):
@@ -132,6 +126,23 @@ def verify(
         )
     print_line(f"overall okay: {all_ok:d}")
     return all_ok
+
+
+def tolerances_of(dtype: str, tolerance: float | None) -> Tolerances:
+    """Give the tolerances for a dtype, or one number in the place of all of them."""
+    if tolerance is not None:
+        return Tolerances(*[tolerance] * 4)
+    return BFLOAT16 if dtype == "bfloat16" else Tolerances()
+
+
+def require_steps_memory(
+    backend: Any, config: GPT2Config, state: DebugState, steps: int, dtype: str
+) -> None:
+    """Raise UsageError if there is less memory than steps on the state's batch take."""
+    B, T = state.tokens.shape
+    itemsize = np.dtype(tensor_dtype(dtype)).itemsize
+    needed = training_footprint(backend, config, B, T, itemsize=itemsize).total
+    require_memory("verify", f"{steps} steps with B={B} and T={T}", needed)
 
 
 def head_lines(config: GPT2Config, version: int, state: DebugState) -> list[str]:

@@ -89,7 +89,7 @@ def run(recompute, backwards=1):
     watch = Watch()
     work = Workspace(TINY, watch, "float32", recompute)
     work.fit_forward(2, 5)
-    work.fit_backward(0)
+    work.fit_backward(with_grads=False)
     name_views(work.acts, acts_table(recompute))
     name_views(work.scratch, SCRATCH)
     params = Tensors(watch, PARAMS, TINY.dims)  # and gradients: these are not watched

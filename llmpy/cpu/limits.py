@@ -10,6 +10,7 @@ import numba
 import numpy as np
 from numba import prange
 
+from .adamw import CHUNK
 from .caches import first_cache_bytes, last_cache_bytes
 from .jit import parallel
 from .memory import alloc, data
@@ -20,7 +21,6 @@ from .tile import WRITE, tile
 # the best trial counts: what else the machine does only slows one, and a short one may be spared
 TRIALS, TRIAL_S = 300, 0.002  # of the tile
 PASSES = 20  # over memory
-CHUNK = 16384  # elements of a task, as in adamw.py
 
 f32 = np.float32
 
