@@ -399,7 +399,8 @@ def copy_rows(dst, ldd, src, ld, rows, k, bf16):
             while j + W <= k:
                 row(to + 4 * j, at_row + 4 * j)
                 j += W
-        pack_rest(to, 1, at_row, 1, 1, 1, j, k, bf16)
+        if j * step < k:
+            pack_rest(to, 1, at_row, 1, 1, 1, j, k, bf16)
 
 
 @serial
