@@ -1,6 +1,7 @@
 """Memory of the CPU backend: NumPy arrays aligned to cache lines, and scratch that is kept."""
 
 import contextlib
+import math
 import mmap
 import threading
 from collections.abc import Sequence
@@ -24,13 +25,17 @@ def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
 
     Large ones ask for large pages: the rows of a matrix lie in pages of their own, of which the
     processor remembers few.
+
+    Raises MemoryError, as NumPy does, where the system has no more.
     """
     kind = np.dtype(dtype)
-    count = int(np.prod(shape, dtype=np.int64))
-    size = count * kind.itemsize
+    size = math.prod(shape) * kind.itemsize
     if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
         # unlike NumPy's, this memory begins at a page
-        pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError):
+            raise MemoryError(f"cpu: an array of {size:,} bytes is more than there is") from None
         with contextlib.suppress(OSError):  # a kernel without large pages
             pages.madvise(mmap.MADV_HUGEPAGE)
         raw = np.frombuffer(pages, np.uint8)

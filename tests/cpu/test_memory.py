@@ -1,5 +1,6 @@
 """Aligned arrays, and how little scratch a training step keeps."""
 
+import mmap
 import threading
 
 import numba
@@ -29,6 +30,16 @@ def test_large_arrays_are_aligned_zeros():
     assert not array.any()
     array[:] = 1
     assert array.sum() == array.size
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="NumPy allocates here")
+@pytest.mark.parametrize("exponents", [(50,), (62,), (40, 40)])
+def test_too_large_an_array_is_a_memory_error(exponents):
+    """As NumPy's: a command ends with one line. The size never wraps."""
+    with pytest.raises(MemoryError) as error:
+        memory.alloc([1 << n for n in exponents])
+    size = f"{4 << sum(exponents):,}"
+    assert str(error.value) == f"cpu: an array of {size} bytes is more than there is"
 
 
 def test_scratch_grows_and_is_used_again():
