@@ -26,9 +26,10 @@ from functools import cache
 from numba import get_num_threads
 
 from .caches import second_cache_bytes
+from .column_sums import column_sums
 from .jit import serial
 from .memory import data, max_threads, row, scratch_at
-from .packing import A_GROUP, GROUP, column_sums, copy_mr, pack_panel_a, pack_panel_b, words
+from .packing import A_GROUP, GROUP, copy_mr, pack_panel_a, pack_panel_b, words
 from .simd import MR, NR, W, floats, prefetch
 from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
@@ -37,7 +38,7 @@ from .vector_math import gelu_both_rows, gelu_row
 KC = 256  # terms of a sum between two visits to c
 LINE = 16  # floats of a cache line
 FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
-SMALL = 1 << 16  # numbers
+SMALL = 1 << 16  # numbers of B packed more than once, by each thread, that cost less than a wait
 FEW_PANELS = 12  # panels of B that a block of A must meet for its packing to pay
 
 A_PANEL = KC * MR + W  # words of a packed panel; W spare ones, see packing.py

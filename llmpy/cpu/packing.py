@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from ..bfloat16 import rounded_to_bfloat16
 from .jit import serial
 from .simd import (
     MR,
@@ -23,7 +24,6 @@ from .simd import (
     W,
     at,
     bits_of_float,
-    f32,
     float_of_bits,
     floats,
     floats_at,
@@ -31,7 +31,6 @@ from .simd import (
     i64,
     load,
     store,
-    vector,
     with_twin,
     word_vector,
 )
@@ -46,11 +45,8 @@ GROUP = A_GROUP * MR
 
 def round_bits_twin(bits):
     """Give the bits of float32 numbers rounded to bfloat16."""
-    bits = np.asarray(bits, np.uint32)
-    with np.errstate(over="ignore"):
-        near = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    nan = bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)
-    return np.where(nan, bits | np.uint32(0x00400000), near) & np.uint32(0xFFFF0000)
+    floats = np.asarray(bits, np.uint32).view(np.float32)
+    return rounded_to_bfloat16(floats).view(np.uint32).reshape(floats.shape)
 
 
 def _constant(value, like):
@@ -249,43 +245,6 @@ def _define_row(name, bf16):
     return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
 
 
-def sum_group_twin(dst, src, ld, k):
-    rows = np.array([floats_at(src + 4 * j * ld, GROUP) for j in range(k)])
-    total = np.zeros(GROUP, np.float32)
-    for x in rows:
-        total += x
-    floats_at(dst, GROUP)[:] = total
-
-
-@with_twin(sum_group_twin)
-def sum_group(typingctx, dst, src, ld, k):
-    """Sum GROUP columns over k >= 1 rows, from the first to the last."""
-
-    def codegen(context, builder, signature, args):
-        dst, src, ld, k = args
-        dst, src = (builder.inttoptr(x, f32.as_pointer()) for x in (dst, src))
-        entry, loop = builder.block, builder.append_basic_block("rows")
-        done = builder.append_basic_block("summed")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        n, p = builder.phi(i64), builder.phi(f32.as_pointer())
-        sums = [builder.phi(vector) for _ in range(GROUP // W)]
-        new = [builder.fadd(s, load(builder, at(builder, p, j * W))) for j, s in enumerate(sums)]
-        m = builder.add(n, ir.Constant(i64, 1))
-        steps = [(n, ir.Constant(i64, 0), m), (p, src, at(builder, p, ld))]
-        builder.cbranch(builder.icmp_signed("<", m, k), loop, done)
-        zeros = ir.Constant(vector, [0.0] * W)
-        for phi, first, then in [*steps, *((s, zeros, x) for s, x in zip(sums, new, strict=True))]:
-            phi.add_incoming(first, entry)
-            phi.add_incoming(then, loop)
-        builder.position_at_end(done)
-        for j, x in enumerate(new):
-            store(builder, x, at(builder, dst, j * W))
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 4), codegen
-
-
 transpose_mr_twin, transpose_mr = _define_transpose(MR, "transpose_mr", False)
 transpose_mr_bf16_twin, transpose_mr_bf16 = _define_transpose(MR, "transpose_mr_bf16", True)
 transpose_nr_twin, transpose_nr = _define_transpose(NR, "transpose_nr", False)
@@ -401,17 +360,3 @@ def copy_rows(dst, ldd, src, ld, rows, k, bf16):
                 j += W
         if j * step < k:
             pack_rest(to, 1, at_row, 1, 1, 1, j, k, bf16)
-
-
-@serial
-def column_sums(dst, src, ld, cols, k):
-    """Sum each of `cols` <= GROUP columns over k rows, from the first to the last."""
-    if cols == GROUP:
-        sum_group(dst, src, ld, k)
-        return
-    sums = floats(dst, cols)
-    sums[:] = np.float32(0)
-    for j in range(k):
-        inp = floats(src + 4 * j * ld, cols)
-        for c in range(cols):
-            sums[c] += inp[c]

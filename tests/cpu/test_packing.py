@@ -7,7 +7,7 @@ from numba import njit
 from llmpy.bfloat16 import rounded_to_bfloat16
 from llmpy.cpu import packing
 from llmpy.cpu.memory import alloc, data
-from llmpy.cpu.packing import GROUP, STEP, column_sums, pack_panel_a, pack_panel_b, words
+from llmpy.cpu.packing import STEP, pack_panel_a, pack_panel_b, words
 from llmpy.cpu.simd import MR, NR, PAIRS, W
 
 NAMES = [
@@ -109,26 +109,3 @@ def test_rounding_by_hand(bits, want):
     runner("transpose_nr_bf16")(data(dst), data(src), NR)
     got = numbers_of(dst[: W * NR].reshape(W, NR), 1).view(np.uint32)
     assert (got == want).all()
-
-
-@pytest.mark.parametrize("k", [1, 2, 37])
-@pytest.mark.parametrize("cols", [1, W + 1, GROUP - 1, GROUP])
-def test_column_sums_run_from_the_first_row(rng, k, cols):
-    src, got = normal(rng, k, GROUP + 3), alloc((GROUP,))
-    column_sums(data(got), data(src), src.shape[1], cols, k)
-    want = np.zeros(cols, np.float32)
-    for row in src:
-        want += row[:cols]
-    np.testing.assert_array_equal(got[:cols], want)
-
-
-def test_sum_group_equals_its_twin(rng):
-    src, got, want = normal(rng, 5, GROUP), alloc((GROUP,)), alloc((GROUP,))
-
-    @njit
-    def run(dst, src, ld, k):
-        packing.sum_group(dst, src, ld, k)
-
-    run(data(got), data(src), GROUP, 5)
-    packing.sum_group_twin(data(want), data(src), GROUP, 5)
-    np.testing.assert_array_equal(got, want)
