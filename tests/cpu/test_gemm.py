@@ -8,7 +8,16 @@ import pytest
 from llmpy import cpu
 from llmpy.bfloat16 import rounded_to_bfloat16
 from llmpy.cpu import gemm as module
-from llmpy.cpu.gemm import A_GROUP, FINISHED, GELU, GELU_DERIVATIVE, KC, blocks, gemm
+from llmpy.cpu.gemm import (
+    A_GROUP,
+    FINISHED,
+    GELU,
+    GELU_DERIVATIVE,
+    KC,
+    LINE,
+    blocks,
+    gemm,
+)
 from llmpy.cpu.packing import GROUP
 from llmpy.cpu.simd import MR, NR
 from llmpy.cpu.tile import ADD, BIAS, WRITE
@@ -157,3 +166,26 @@ def test_nan_and_infinity_reach_their_row_only(rng, value):
     gemm(c, a, b, a_unit_k=True, b_unit_k=True, K=20)
     assert not np.isfinite(c[7]).any()
     assert np.isfinite(np.delete(c, 7, axis=0)).all()
+
+
+def in_python(kernel):
+    return getattr(kernel, "py_func", kernel)  # without the JIT it is the function itself
+
+
+@pytest.mark.parametrize("unit_k", [0, 1])
+@pytest.mark.parametrize("panels", [1, 2, 7, 2 * KC])
+@pytest.mark.parametrize(("cols", "k"), [(NR, KC), (3, 37)])
+def test_each_line_of_the_next_panel_is_asked_for_once(monkeypatch, unit_k, panels, cols, k):
+    """What is asked for, and not read, can't show in a result."""
+    asked, ahead, ld = [], 1 << 20, 1000
+    for name in ("tile", "edge_tile"):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(module, "prefetch", asked.append)
+    monkeypatch.setattr(module, "prefetch_panel", in_python(module.prefetch_panel))
+    rows = panels * MR - 1
+    in_python(module.column_of_tiles)(
+        0, 0, 0, 0, 0, 0, 0, rows, 0, NR, k, WRITE, 0, ahead, ld, unit_k, cols
+    )
+    far, near = (cols, k) if unit_k else (k, cols)
+    want = [ahead + 4 * (i * ld + j) for i in range(far) for j in range(0, near, LINE)]
+    assert sorted(asked) == want
