@@ -23,9 +23,6 @@ OPS = tuple(
 
 MODULES = {"numpy": "llmpy.ops", "cpu": "llmpy.cpu"}  # the backends
 
-# where bf16=True is still to be built: the files of ops, by backend
-NO_BF16: dict[str, tuple[str, ...]] = {}
-
 # 1, 2, primes, and just under, on and over a tile of any width
 EDGES = (1, 2, 3, 5, 6, 7, 8, 11, 15, 16, 17, 23, 31, 33, 47, 48, 49, 65, 97)
 
@@ -270,16 +267,10 @@ def _host(module, array):
     return np.asarray(module.download(array))
 
 
-def all_calls(name, rng, sizes=None, module=ops):
-    """Go through sizes, scalars and optional arrays; give (text, arrays, scalars) of each call.
-
-    Calls that the backend `module` can't do yet are left out.
-    """
-    no_bf16 = op_file(name) in NO_BF16.get(module.name, ())
+def all_calls(name, rng, sizes=None):
+    """Go through sizes, scalars and optional arrays; give (text, arrays, scalars) of each call."""
     for s, absent in itertools.product(sizes or sizes_of(name), presences_of(name)):
         for scalars in scalars_of(name, s):
-            if no_bf16 and scalars.get("bf16"):
-                continue
             without = f" without {', '.join(absent)}" if absent else ""
             arrays = make_arrays(name, s, scalars, rng, absent)
             yield f"{name} {s} {scalars}{without}", arrays, scalars

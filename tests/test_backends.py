@@ -26,7 +26,7 @@ def backend(request):
 
 @pytest.mark.parametrize("name", OPS)
 def test_op_equals_the_reference(backend, name, rng):
-    compare(backend, name, all_calls(name, rng, module=backend))
+    compare(backend, name, all_calls(name, rng))
 
 
 def compare(backend, name, calls):
@@ -180,7 +180,7 @@ HARD = [
     ("name", "harden", "tolerance"), HARD, ids=[f"{n}-{f.__name__}" for n, f, _ in HARD]
 )
 def test_hard_inputs(backend, name, harden, tolerance, rng):
-    for text, arrays, scalars in all_calls(name, rng, [SMALL, WIDE, NARROW], backend):
+    for text, arrays, scalars in all_calls(name, rng, [SMALL, WIDE, NARROW]):
         harden(arrays)
         round_arrays(arrays)
         want = call(ops, name, arrays, scalars, "float64")
@@ -193,7 +193,7 @@ def test_hard_inputs(backend, name, harden, tolerance, rng):
 def test_attention_backward_with_steep_scores(backend, rng):
     """The gradient of a saturated softmax is the difference of near equals: judged by its size."""
     sizes = {"B": 2, "T": 17, "C": 32, "NH": 2}
-    for text, arrays, scalars in all_calls("attention_backward", rng, [sizes], backend):
+    for text, arrays, scalars in all_calls("attention_backward", rng, [sizes]):
         arrays["qkv"] *= 6
         round_arrays(arrays)
         forward = {"out": arrays["out"], "lse": arrays["lse"], "qkv": arrays["qkv"]}
@@ -264,7 +264,7 @@ def compare_threads(seed):
 
     rng = np.random.default_rng(seed)
     for name in OPS:
-        for text, arrays, scalars in all_calls(name, rng, SPLIT, cpu):
+        for text, arrays, scalars in all_calls(name, rng, SPLIT):
             numba.set_num_threads(1)
             once = call(cpu, name, arrays, scalars, "float32")
             for threads, offset in ((2, 0), (2, 1), (1, 3)):
@@ -295,7 +295,7 @@ def compare_tiny(seed):
     rng = np.random.default_rng(seed)
     for name in OPS:
         with np.errstate(all="ignore"):
-            compare(cpu, name, all_calls(name, rng, TINY, cpu))
+            compare(cpu, name, all_calls(name, rng, TINY))
 
 
 def test_without_the_jit(rng):

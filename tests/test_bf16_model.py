@@ -10,7 +10,6 @@ from llmpy import ops
 from llmpy.model import GPT2
 
 from . import golden_state as golden
-from .op_cases import NO_BF16
 from .random_model import flat, random_batch, random_model
 
 STD = 0.1  # of a tensor of weights, at most; the golden model's are about 0.25
@@ -36,8 +35,6 @@ def gradients(backend, dtype):
 
 
 def test_gradients_are_near_those_of_float32(backend):
-    if NO_BF16.get(backend):
-        pytest.skip(f"bf16 is to be built in {', '.join(NO_BF16[backend])}")
     loss, got = gradients(backend, "bfloat16")
     plain_loss, want = gradients(backend, "float32")
     assert got.dtype == np.float32

@@ -77,7 +77,7 @@ def run_all(page_behind, seed):
     rng = np.random.default_rng(seed)
     for name in OPS:
         sizes = [*sizes_of(name)[::3], *MORE.get(op_file(name), ())]
-        for _, arrays, scalars in all_calls(name, rng, sizes, cpu):
+        for _, arrays, scalars in all_calls(name, rng, sizes):
             guarded = Guarded(page_behind)
             vars(memory._scratch).clear()
             memory.alloc = guarded.alloc
