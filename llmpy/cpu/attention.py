@@ -42,7 +42,7 @@ from .packing import copy_rows, words
 from .simd import MR, NR, W, floats
 from .tasks import integers, run
 from .tile import ADD, WRITE
-from .vector_rows import LOG2E
+from .vector_math import LOG2E
 
 ROW_BLOCK = 48  # rows of a block, forward: a multiple of MR on all machines
 BLOCK = 96  # rows and keys of a block, backward: a multiple of MR and NR on all machines

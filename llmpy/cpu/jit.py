@@ -62,7 +62,7 @@ def _compiled(parallel: bool):
     return decorate
 
 
-# kernels: what they split with prange depends on the problem alone, never on the threads
+# kernels: what a task computes depends on the problem alone, never on the threads
 parallel = _compiled(parallel=True)
 serial = _compiled(parallel=False)
 

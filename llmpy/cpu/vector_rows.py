@@ -30,10 +30,10 @@ from .simd import (
     vector,
     with_twin,
 )
+from .vector_math import LOG2E
 
 ROWS = MR // 2  # rows taken at a time: their sums and the constants about fill the registers
 
-LOG2E = np.float32(1.4426950408889634)
 # (2^f - 1) / f, a polynomial of least relative error, 2e-9
 POWER = (0.6931472, 0.24022648, 0.055503324, 0.009618437, 0.0013398875, 0.00015353362)
 MAGIC = 1.5 * 2.0**23 + 127  # the spacing of floats there is 1: adding it rounds to n + 127
