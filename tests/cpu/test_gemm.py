@@ -76,8 +76,9 @@ def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
     monkeypatch.setattr(module, "blocks", lambda *_: split)
     rng = np.random.default_rng(5)
     first, want = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
-    for few in (1, 100):
-        monkeypatch.setattr(module, "FEW_PANELS", few)
+    for few, small in itertools.product((1, 100), (0, 1 << 30)):
+        monkeypatch.setattr(module, "FEW_PANELS", few)  # A as it lies, by each, or for all
+        monkeypatch.setattr(module, "SMALL", small)  # B for all where there are several, or by each
         rng = np.random.default_rng(5)
         again, _ = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
         np.testing.assert_array_equal(again, first)
