@@ -39,7 +39,7 @@ def check_environment() -> None:
 
 @functools.cache  # once a process
 def tell_of_compiling() -> None:
-    """Say once, when it begins, that Numba compiles: on a machine's first run it takes a minute.
+    """Say once, when it begins, that Numba compiles: half a minute on a machine's first run.
 
     A terminal shows which kernel it is at.
     """

@@ -52,10 +52,10 @@ class Footprint:
         return self.model + self.activations + self.scratch
 
     def parts(self) -> str:
-        """Say what is for what."""
+        """Say what is for what, within a terminal's line."""
         return (
-            f"{amount(self.model)} for parameters, gradients and moments,"
-            f" {amount(self.activations)} for activations, {amount(self.scratch)} for scratch"
+            f"{amount(self.model)} model, {amount(self.activations)} activations,"
+            f" {amount(self.scratch)} scratch"
         )
 
 

@@ -89,27 +89,28 @@ def limits_line(limits: Limits, dtype: str, threads: int | None) -> str:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Lay results out in columns, for people."""
-    peers = any(result.peer for result in results)
-    head = (
-        f"{'workload':10} {'dtype':8} {'backend':7} {'threads':>7} {'median s':>8} {'min s':>8}"
-        f" {'tokens/s':>8} {'GFLOP/s':>7} {'floor s':>8} {'share':>6} {'peak GB':>7}"
-    )
-    if peers:
-        head += f" {'peer s':>8} {'ratio':>6} {'peak GB':>7}  peer"
-    lines = [head]
+    """Lay results out in columns, for people; what peers took stands below."""
+    lines = [
+        f"{'workload':10} {'dtype':8} {'median s':>8} {'min s':>8} {'tokens/s':>8} {'GFLOP/s':>7}"
+        f" {'floor s':>8} {'share':>6} {'peak GB':>7}"
+    ]
     for r in results:
-        line = (
-            f"{r.workload:10} {r.dtype:8} {r.backend:7} {_number(r.threads):>7} {r.median_s:8.4f}"
-            f" {r.min_s:8.4f} {r.tokens_per_s:8.0f} {r.gflops:7.1f} {r.floor_s:8.4f}"
-            f" {r.floor_share:6.1%} {_number(r.peak_rss_gb, 2):>7}"
+        lines.append(
+            f"{r.workload:10} {r.dtype:8} {r.median_s:8.4f} {r.min_s:8.4f} {r.tokens_per_s:8.0f}"
+            f" {r.gflops:7.1f} {r.floor_s:8.4f} {r.floor_share:6.1%}"
+            f" {_number(r.peak_rss_gb, 2):>7}"
         )
-        if peers:
-            line += (
-                f" {_number(r.peer_median_s, 4):>8} {_number(r.ratio, 2):>6}"
-                f" {_number(r.peer_peak_rss_gb, 2):>7}  {r.peer or '-'}"
-            )
-        lines.append(line)
+    peers = [result for result in results if result.peer]
+    if peers:
+        lines += [
+            "",
+            f"{'workload':10} {'dtype':8} {'peer s':>8} {'ratio':>8} {'peak GB':>8}  peer",
+        ]
+    for r in peers:
+        lines.append(
+            f"{r.workload:10} {r.dtype:8} {_number(r.peer_median_s, 4):>8}"
+            f" {_number(r.ratio, 2):>8} {_number(r.peer_peak_rss_gb, 2):>8}  {r.peer}"
+        )
     return "\n".join(lines) + "\n"
 
 

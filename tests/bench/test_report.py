@@ -55,21 +55,19 @@ WITH_PEER = dataclasses.replace(
 
 def test_table():
     assert table([RESULT]) == (
-        "workload   dtype    backend threads median s    min s tokens/s GFLOP/s"
-        "  floor s  share peak GB\n"
-        "baby       float32  cpu           2   0.0125   0.0120    61440   321.5"
-        "   0.0100  80.0%    0.25\n"
+        "workload   dtype    median s    min s tokens/s GFLOP/s  floor s  share peak GB\n"
+        "baby       float32    0.0125   0.0120    61440   321.5   0.0100  80.0%    0.25\n"
     )
 
 
 def test_table_with_peers():
     assert table([RESULT, WITH_PEER]) == (
-        "workload   dtype    backend threads median s    min s tokens/s GFLOP/s"
-        "  floor s  share peak GB   peer s  ratio peak GB  peer\n"
-        "baby       float32  cpu           2   0.0125   0.0120    61440   321.5"
-        "   0.0100  80.0%    0.25        -      -       -  -\n"
-        "124m-t1024 float32  cpu           -   0.0125   0.0120    61440   321.5"
-        "   0.0100  80.0%       -   0.0250   2.00   10.50  torch 2.13.0 eager\n"
+        "workload   dtype    median s    min s tokens/s GFLOP/s  floor s  share peak GB\n"
+        "baby       float32    0.0125   0.0120    61440   321.5   0.0100  80.0%    0.25\n"
+        "124m-t1024 float32    0.0125   0.0120    61440   321.5   0.0100  80.0%       -\n"
+        "\n"
+        "workload   dtype      peer s    ratio  peak GB  peer\n"
+        "124m-t1024 float32    0.0250     2.00    10.50  torch 2.13.0 eager\n"
     )
 
 

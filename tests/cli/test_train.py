@@ -31,8 +31,7 @@ def test_lines_on_stdout_and_nothing_on_disk(files, folder, capfd, monkeypatch):
         f"backend numpy: the NumPy reference, NumPy {np.__version__}",
         "model: L 1, NH 2, C 8, maxT 16, V 30, 2,040 parameters",
         "training: 3 steps of 32 tokens, B 2, T 16",
-        "memory: 91.1 kB of 16.0 GB: 32.6 kB for parameters, gradients and moments,"
-        " 25.7 kB for activations, 32.8 kB for scratch",
+        "memory: 91.1 kB of 16.0 GB: 32.6 kB model, 25.7 kB activations, 32.8 kB scratch",
     ]
     assert sorted(folder.rglob("*")) == before
 
@@ -281,7 +280,7 @@ def test_too_large_a_batch_is_refused_with_the_gigabytes(folder, capfd, monkeypa
     err = capfd.readouterr().err
     # 12 C a token and layer of activations alone: 64 * 1024 * 12 * 12 * 768 * 4 bytes = 29.0 GB
     assert err.startswith("llmpy train: training with B=64 and T=1024 needs ")
-    assert 30 < float(err.split(" GB for activations")[0].split()[-1]) < 33
+    assert 30 < float(err.split(" GB activations")[0].split()[-1]) < 33
     assert "expected at most the 24.0 GB of memory that are available here. --batch-size " in err
     assert not (folder / "a").exists()
 
