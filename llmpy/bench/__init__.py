@@ -25,7 +25,7 @@ from typing import Any
 from ..config import DeviceConfig
 from ..console import passing
 from ..errors import BackendError
-from .peer import LIMIT_S, Peer, PeerRun
+from .peer import LIMIT_S, Peer, PeerRun, end_of
 from .report import Result, make_result
 from .steps import Timing
 from .turns import Runs, best, take_turns
@@ -119,7 +119,5 @@ def _answer(what: str, task: str, order: Mapping[str, Any]) -> Any:
     command = [sys.executable, "-m", "llmpy.bench", task, json.dumps(order)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        raise BackendError(
-            f"bench: process of {what} ended with status {done.returncode}, expected 0"
-        )
+        raise BackendError(f"bench: process of {what} ended {end_of(done.returncode)}")
     return json.loads(done.stdout)

@@ -71,7 +71,12 @@ class Peer:
             command += ["--enough-s", str(enough_s)]
         try:
             done = subprocess.run(
-                command, capture_output=True, check=False, timeout=limit_s, env=environment
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=limit_s,
+                env=environment,
             )
         except subprocess.TimeoutExpired:
             raise PeerTimeoutError(f"{who}: not done after {limit_s:g} s, expected less") from None
@@ -80,11 +85,14 @@ class Peer:
         if done.returncode:
             last = _last_line(done.stderr)
             because = f": {last}" if last else ""
-            end = f"with status {done.returncode}"
-            if done.returncode < 0:  # as where memory does not suffice
-                end = f"by signal {-done.returncode}"
-            raise BackendError(f"{who}: process ended {end}, expected status 0{because}")
+            raise BackendError(f"{who}: process ended {end_of(done.returncode)}{because}")
         return read_answer(who, _last_line(done.stdout))
+
+
+def end_of(status: int) -> str:
+    """Say how a process ended that should have ended with status 0."""
+    how = f"with status {status}" if status > 0 else f"by signal {-status}"  # as without memory
+    return f"{how}, expected status 0"
 
 
 def find_peers(kind: str, python: str) -> list[Peer]:
@@ -116,7 +124,13 @@ def check_python(kind: str, python: str) -> None:
         raise UsageError(f"{got}, which {there}, expected {want}")
     probe = f"import importlib.util; print(importlib.util.find_spec('{kind}') is not None)"
     try:
-        done = subprocess.run([python, "-c", probe], capture_output=True, check=False, timeout=60)
+        done = subprocess.run(
+            [python, "-c", probe],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         because = getattr(error, "strerror", None) or "no answer in 60 s"
         raise UsageError(f"{got}, which does not run: {because}, expected {want}") from None
@@ -131,26 +145,33 @@ def read_answer(who: str, line: str) -> PeerRun:
     """Read the line of JSON that a peer prints. Raises BackendError if it is none."""
     try:
         answer: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise BackendError(f"{who}: last line is {line[:80]!r}, expected JSON with median_s")
     median = _number(answer.get("median_s"))
     if median is None or median <= 0:
         got = answer.get("median_s")
-        raise BackendError(f"{who}: median_s is {got!r}, expected a number above 0")
+        raise BackendError(f"{who}: median_s is {repr(got)[:80]}, expected a number above 0")
+    name, peak = answer.get("peer"), _number(answer.get("peak_rss_gb"))
+    if not isinstance(name, str) or not name.isprintable():  # it gets a line of the table
+        name = who.removeprefix("peer ")
     return PeerRun(
-        peer=str(answer.get("peer", who.removeprefix("peer "))),
+        peer=name,
         median_s=median,
-        peak_rss_gb=_number(answer.get("peak_rss_gb")),
+        peak_rss_gb=None if peak is None or peak <= 0 else peak,
     )
 
 
 def _number(value: Any) -> float | None:
     """Give a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _last_line(output: bytes) -> str:

@@ -164,7 +164,20 @@ def test_a_process_that_fails(monkeypatch):
     with pytest.raises(BackendError) as error:
         Bench(device=NUMPY).run("unknown there")
     assert str(error.value) == (
-        "bench: process of workload unknown there ended with status 1, expected 0"
+        "bench: process of workload unknown there ended with status 1, expected status 0"
+    )
+
+
+def test_a_process_that_is_killed(monkeypatch, tmp_path):
+    """As the system does where memory does not suffice."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nkill -9 $$\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(BackendError) as error:
+        Bench(device=NUMPY).run("baby")
+    assert str(error.value) == (
+        "bench: process of workload baby ended by signal 9, expected status 0"
     )
 
 

@@ -98,6 +98,7 @@ def test_a_program_that_fails(program, source, message):
         ('{"median_s": -1.5}', "-1.5"), ('{"median_s": true}', "True"),
         ('{"median_s": NaN}', "nan"), ('{"median_s": Infinity}', "inf"),
         ('{"median_s": null}', "None"), ('{"median_s": [1]}', "[1]"),
+        (f'{{"median_s": {10**400}}}', f"1{'0' * 79}"),
     ],
 )  # fmt: skip
 def test_a_median_that_is_none(line, median):
@@ -116,7 +117,31 @@ def test_a_long_line_is_cut():
     )
 
 
-@pytest.mark.parametrize("peak", ['"much"', "null", "NaN"])
+def test_a_program_has_no_keyboard(program):
+    """What asks for an answer gets none, instead of waiting for one that nobody knows of."""
+    kept, (theirs, ours) = os.dup(0), os.pipe()
+    os.dup2(theirs, 0)
+    try:
+        with pytest.raises(BackendError, match=r"EOFError"):
+            program("input()").run(TINY, "float32", limit_s=10)
+    finally:
+        os.dup2(kept, 0)
+        for descriptor in (kept, theirs, ours):
+            os.close(descriptor)
+
+
+def test_json_without_end():
+    with pytest.raises(BackendError, match=r"expected JSON with median_s$"):
+        read_answer("peer jax compile", "[" * 100_000)
+
+
+@pytest.mark.parametrize("name", ["null", "[1]", r'"a\nb"', r'"\u001b[31m"', r'"\ud800"'])
+def test_a_name_that_is_no_line_of_text(name):
+    line = f'{{"median_s": 2, "peer": {name}}}'
+    assert read_answer("peer jax compile", line) == PeerRun("jax compile", 2.0, None)
+
+
+@pytest.mark.parametrize("peak", ['"much"', "null", "NaN", "-1", "0", f"{10**400}"])
 def test_memory_that_is_not_told(peak):
     line = f'{{"median_s": 2, "peak_rss_gb": {peak}}}'
     assert read_answer("peer jax compile", line) == PeerRun("jax compile", 2.0, None)
