@@ -13,10 +13,12 @@ import pytest
 from llmpy import ops
 
 from .check import Together, close
-from .op_cases import MODULES, OPS, all_calls, call, round_arrays
+from .op_cases import MODULES, OPS, all_calls, call, op_file, round_arrays
 from .tolerances import STEPPED_TOGETHER, Tolerance, is_stepped, tolerance_of
 
 ROOT = Path(__file__).parent.parent
+FLAT = ("adamw", "global_norm")  # files of ops without positions
+NO_POSITION = {"B": 2, "T": 3, "C": 6, "OC": 5, "NH": 2, "V": 7, "Vp": 9, "maxT": 4, "N": 0}
 
 
 @pytest.fixture(params=MODULES)
@@ -27,6 +29,13 @@ def backend(request):
 @pytest.mark.parametrize("name", OPS)
 def test_op_equals_the_reference(backend, name, rng):
     compare(backend, name, all_calls(name, rng))
+
+
+@pytest.mark.parametrize("empty", ["B", "T"])
+@pytest.mark.parametrize("name", [name for name in OPS if op_file(name) not in FLAT])
+def test_an_op_on_no_position(backend, name, empty, rng):
+    """What is added to is as it was; what is written is the sum of nothing."""
+    compare(backend, name, all_calls(name, rng, [{**NO_POSITION, empty: 0}]))
 
 
 def compare(backend, name, calls):

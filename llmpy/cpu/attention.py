@@ -73,7 +73,7 @@ def block_of_piece(m, piece, pieces, blocks):
 
 def pieces_of_head(heads, blocks, tasks):
     """Give the pieces of a head, each of at least two blocks, for so many tasks in all."""
-    return max(1, min(-(-tasks // heads), blocks // 2))
+    return max(1, min(-(-tasks // max(1, heads)), blocks // 2))
 
 
 # ----------------------------------------------------------------------------------------------

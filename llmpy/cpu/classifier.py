@@ -79,4 +79,4 @@ def classifier_forward_backward(
         )  # fmt: skip
         mode = ADD
     if not accumulate:
-        dwte[V:] = 0
+        dwte[V if losses.size else 0 :] = 0  # all of it where there is no position

@@ -45,6 +45,11 @@ def matmul_gelu_backward(dpre, dweight, dbias, dout, out, weight, pre, *, accumu
 def weight_gradients(dweight, dbias, dout, inp, accumulate, bf16=False):
     """Write dout.T inp and the column sums of dout, or add them."""
     N, OC = dout.shape
+    if N == 0:  # no position: gemm visits nothing
+        for gradient in (dweight, dbias):
+            if gradient is not None and not accumulate:
+                gradient[...] = 0
+        return
     pieces, sums = -(-N // KC), None
     if dbias is not None:
         sums = view(scratch("sums", pieces * OC), 0, (pieces, OC))
