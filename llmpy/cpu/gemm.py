@@ -40,6 +40,7 @@ LINE = 16  # floats of a cache line
 FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
 SMALL = 1 << 16  # numbers of B packed more than once, by each thread, that cost less than a wait
 FEW_PANELS = 12  # panels of B that a block of A must meet for its packing to pay
+FEW_SHORT = 4  # times as many where k is one piece: whole rows are read, which is faster
 
 A_PANEL = KC * MR + W  # words of a packed panel; W spare ones, see packing.py
 B_PANEL = KC * NR
@@ -227,7 +228,7 @@ def gemm(
     # rows a multiple of 4 KiB apart meet in few sets of the caches
     in_place = a_unit_k and not bf16 and (row(a) % 1024 or m_panels == 1)
     a_form = OWN
-    if n_panels // n_blocks < FEW_PANELS * (4 if K <= KC else 1):
+    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if K <= KC else 1):
         a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
     threads = max_threads()
     # for a small b, the wait until all is packed costs more than packing it in each block
