@@ -15,7 +15,8 @@ from llmpy.cli.llmc_flags import translate
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/llmc.md", "docs/matmul.md", "dev/LOG.md",
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/llmc.md", "docs/matmul.md",
+    "docs/performance.md", "dev/LOG.md",
 )  # fmt: skip
 
 # the functions and structs of train_gpt2.c and test_gpt2.c, in their order
