@@ -9,7 +9,7 @@
    bfloat16, numbers are rounded while they are packed. Where few panels of B would use it, A is
    taken from its rows as they lie.
 3. Blocking. k is cut into pieces of KC. Within a piece, a panel of B stays in the first cache (L1),
-   and a block of A, as many rows as half of the second cache (L2) holds, is read once for each
+   and a block of A, which fits the second (L2) beside what else is used, is read once for each
    panel; c is visited once a piece. While a panel is at work, the next is asked for from memory.
 4. Splitting. Blocks of c, cut along both of its sides, are shared out among the threads.
 
