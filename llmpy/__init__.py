@@ -8,7 +8,7 @@ llmpy.verify.verify, llmpy.dump.dump. A backend is loaded when a model is made o
 >>> loss = model.forward_backward(tokens, targets)
 """
 
-from .config import GPT2Config, TrainConfig, descriptor_config
+from .config import TrainConfig
 from .data.corpus import corpus_text
 from .data.loader import DataLoader, SeedLoader
 from .data.vocabulary import char_tokenizer, gpt2_tokenizer
@@ -25,6 +25,7 @@ from .formats.debug_state import DebugState, read_debug_state, write_debug_state
 from .formats.tokenizer import Tokenizer, read_tokenizer, write_tokenizer
 from .formats.tokens import TokenFile, write_tokens
 from .model import GPT2
+from .sizes import GPT2Config, descriptor_config
 
 __all__ = [
     "GPT2",

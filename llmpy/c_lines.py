@@ -4,7 +4,7 @@ The program of April 2024 (`seed`) did not pad the vocabulary and counts by V; t
 (`llm.c`) counts by Vp, and says so.
 """
 
-from .config import GPT2Config
+from .sizes import GPT2Config
 from .tensors import PARAMS, SEED_ACTS, table_size
 
 

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import ops
-from .config import GPT2Config
 from .errors import FormatError, UsageError
 from .footprint import model_bytes, require_memory, training_footprint
 from .formats.checkpoint import read_checkpoint_config
@@ -27,6 +26,7 @@ from .formats.header import PathLike, atomic_write, check_target
 from .formats.tokens import TokenFile
 from .intermediates import NO_GRADIENT, seed_backward, seed_forward
 from .model import GPT2
+from .sizes import GPT2Config
 from .tensors import PARAMS, SEED_ACTS, table_size
 
 

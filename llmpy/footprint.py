@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .config import GPT2Config, TrainConfig
+from .config import TrainConfig
 from .control_groups import ROOT, group_folders, own_groups
 from .errors import UsageError
+from .sizes import GPT2Config
 from .tensors import PARAMS, SCRATCH, acts_table, table_size
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import ops as reference
-from .config import GPT2Config
 from .ops.attention import split_heads
+from .sizes import GPT2Config
 from .tensors import PARAMS, SEED_ACTS, Tensors
 
 ops: Any = reference  # their types are in the tables of their docstrings

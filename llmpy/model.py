@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .backends import check_dtype, load_backend, tensor_dtype
-from .config import GPT2Config, descriptor_config
 from .errors import OrderError, UsageError
 from .footprint import model_bytes, require_memory
 from .passes import backward_pass, forward_pass
 from .setting import FLOAT32_MAX
+from .sizes import GPT2Config, descriptor_config
 from .tensors import PARAMS, REMADE, Tensors, decay_ranges, table_size
 from .workspace import Workspace, check_tokens
 
@@ -101,7 +101,7 @@ class GPT2:
     ) -> Self:
         """Make a model of random weights, those that PyTorch draws from the same seed.
 
-        name        `d12`, `gpt3:c768`, `baby`, ...: see config.py
+        name        `d12`, `gpt3:c768`, `baby`, ...: see sizes.py
         vocab_size  V; None is GPT-2's 50257
         """
         from .rng import init_params

@@ -23,7 +23,7 @@ train_gpt2.c.
 
 from typing import Any
 
-from .config import GPT2Config
+from .sizes import GPT2Config
 from .tensors import Tensors
 from .workspace import Workspace
 

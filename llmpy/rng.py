@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import ops
-from .config import GPT2Config
 from .errors import UsageError
+from .sizes import GPT2Config
 from .tensors import PARAMS, Tensors
 
 INIT_STD = 0.02  # same as GPT-2

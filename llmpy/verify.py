@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from .backends import load_backend, tensor_dtype
 from .c_lines import activations_line, model_lines
-from .config import GPT2Config, descriptor_config
 from .errors import FormatError, UsageError
 from .footprint import require_memory, training_footprint
 from .formats.checkpoint import read_checkpoint_config
 from .formats.debug_state import DebugState, read_debug_state
 from .formats.header import read_all
 from .model import GPT2
+from .sizes import GPT2Config, descriptor_config
 
 PrintLine = Callable[[str], None]
 

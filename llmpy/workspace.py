@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .config import GPT2Config
 from .errors import UsageError
 from .footprint import backward_bytes, forward_bytes, model_bytes, ops_bytes, require_memory
+from .sizes import GPT2Config
 from .tensors import SCRATCH, Tensors, acts_table, table_size
 
 BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")}

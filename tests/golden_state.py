@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from llmpy.config import GPT2Config
 from llmpy.model import GPT2
+from llmpy.sizes import GPT2Config
 from llmpy.tensors import PARAMS, Tensors
 
 FOLDER = Path(__file__).parent / "golden"

@@ -3,8 +3,8 @@
 import numpy as np
 
 from llmpy import ops
-from llmpy.config import GPT2Config
 from llmpy.model import GPT2
+from llmpy.sizes import GPT2Config
 
 TINY = GPT2Config(max_seq_len=9, vocab_size=11, num_layers=2, num_heads=2, channels=8)
 

@@ -12,14 +12,11 @@ from llmpy.config import (
     DeviceConfig,
     DumpConfig,
     GenerateConfig,
-    GPT2Config,
     SamplingConfig,
     TrainConfig,
     VerifyConfig,
-    descriptor_config,
 )
 from llmpy.errors import ConfigError
-from llmpy.tensors import PARAMS, table_size
 
 
 @pytest.mark.parametrize(
@@ -102,35 +99,12 @@ from llmpy.tensors import PARAMS, table_size
         ),
         (DumpConfig, {"batch_size": 0}, "--batch-size is 0, expected at least 1"),
         (DumpConfig, {"seq_len": 0}, "--seq-len is 0, expected at least 1"),
-        (
-            GPT2Config,
-            {
-                "max_seq_len": 4,
-                "vocab_size": 5,
-                "num_layers": 1,
-                "num_heads": 3,
-                "channels": 8,
-            },
-            "channels is 8, expected a multiple of num_heads = 3",
-        ),
     ],
 )
 def test_messages(setting, values, message):
     with pytest.raises(ConfigError) as error:
         setting(**values)
     assert str(error.value) == message
-
-
-def test_sizes_are_whole_numbers_of_python():
-    """Those of NumPy would overflow where sizes are multiplied."""
-    sizes = {"max_seq_len": 1024, "num_layers": 12, "num_heads": 12, "channels": 768}
-    config = GPT2Config(
-        vocab_size=np.int32(2**31 - 1), **{k: np.int32(v) for k, v in sizes.items()}
-    )
-    assert config == GPT2Config(vocab_size=2**31 - 1, **sizes)
-    assert table_size(PARAMS, config.dims) > 2**40
-    with pytest.raises(ConfigError, match=r"^vocab_size is 20\.0, expected a whole number$"):
-        GPT2Config(vocab_size=20.0, **sizes)
 
 
 @pytest.mark.parametrize(
@@ -196,48 +170,3 @@ def test_recipes():
     )  # fmt: skip
     assert BABY.lr * BABY.final_lr_frac == pytest.approx(1e-4)
     assert (SEED_RECIPE.steps, SEED_RECIPE.beta2, SEED_RECIPE.weight_decay) == (41, 0.999, 0.0)
-
-
-# P of FORMATS.md, padded
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [
-        ("d6", 30_357_504),
-        ("d12", 124_475_904),
-        ("gpt2:d24", 354_871_296),
-        ("d36", 774_090_240),
-        ("d48", 1_557_686_400),
-        ("d60", 2_754_259_200),
-        ("d72", 7_316_887_680),
-        ("d84", 12_220_657_920),
-        ("gpt2:d12", 124_475_904),
-        ("gpt3:c384", 30_750_720),
-        ("gpt3:c768", 125_262_336),
-        ("gpt3:c1024", 355_919_872),
-        ("gpt3:c1536", 760_372_224),
-        ("gpt3:c2048", 1_315_819_520),
-        ("gpt3:c2560", 2_651_673_600),
-        ("gpt3:c4096", 6_658_596_864),
-    ],
-)
-def test_descriptors_have_the_parameters_of_llmc(name, count):
-    assert table_size(PARAMS, descriptor_config(name).dims) == count
-
-
-@pytest.mark.parametrize(
-    "name", ["d7", "d06", "gpt2:baby", "gpt2:gpt3:c384", "gpt3:d12", "c768", ""]
-)
-def test_unknown_descriptor(name):
-    with pytest.raises(ConfigError) as error:
-        descriptor_config(name)
-    assert str(error.value) == (
-        f"descriptor is {name!r}, expected one of baby, d6, d12, d24, d36, d48, d60, d72, d84,"
-        " gpt3:c384, gpt3:c768, gpt3:c1024, gpt3:c1536, gpt3:c2048, gpt3:c2560, gpt3:c4096,"
-        " gpt3:c12288"
-    )
-
-
-def test_a_baby_needs_a_vocabulary():
-    with pytest.raises(ConfigError) as error:
-        descriptor_config("baby")
-    assert str(error.value) == "descriptor baby needs a vocab_size: that of its tokenizer"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from llmpy import footprint
-from llmpy.config import GPT2Config
 from llmpy.dump import dump
 from llmpy.errors import FormatError, UsageError
 from llmpy.formats.checkpoint import write_checkpoint
@@ -14,6 +13,7 @@ from llmpy.formats.debug_state import read_debug_state
 from llmpy.formats.tokens import write_tokens
 from llmpy.model import GPT2
 from llmpy.rng import init_params
+from llmpy.sizes import GPT2Config
 from llmpy.tensors import PARAMS, SEED_ACTS
 from llmpy.verify import verify
 

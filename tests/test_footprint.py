@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from llmpy import footprint, ops
-from llmpy.config import GPT2Config, TrainConfig, descriptor_config
+from llmpy.config import TrainConfig
 from llmpy.errors import UsageError
 from llmpy.footprint import (
     amount,
@@ -19,6 +19,7 @@ from llmpy.footprint import (
     training_footprint,
 )
 from llmpy.model import GPT2
+from llmpy.sizes import GPT2Config, descriptor_config
 from llmpy.tensors import SEED_ACTS, Tensors, table_size
 
 from . import golden_state as golden

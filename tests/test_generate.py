@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmpy.config import GPT2Config, SamplingConfig
+from llmpy.config import SamplingConfig
 from llmpy.errors import ConfigError, NonFiniteError, UsageError
 from llmpy.formats.tokenizer import Tokenizer
 from llmpy.generate import (
@@ -13,6 +13,7 @@ from llmpy.generate import (
     sampling_rng,
     start_token,
 )
+from llmpy.sizes import GPT2Config
 
 
 class Fixed:

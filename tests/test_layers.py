@@ -19,7 +19,7 @@ cpu rng footprint
 ops
 console control_groups outliers schedule
 formats
-tensors config
+tensors sizes config
 setting
 bfloat16 errors
 """

@@ -8,9 +8,9 @@ import pytest
 
 from llmpy import ops
 from llmpy.backends import load_backend
-from llmpy.config import descriptor_config
 from llmpy.errors import OrderError, UsageError
 from llmpy.model import GPT2
+from llmpy.sizes import descriptor_config
 from llmpy.tensors import DECAYED, PARAMS, Tensors, decay_ranges
 
 from . import golden_state as golden

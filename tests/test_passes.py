@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from llmpy import ops, tensors
-from llmpy.config import GPT2Config
 from llmpy.errors import UsageError
 from llmpy.model import GPT2
 from llmpy.ops.contract import rows
 from llmpy.passes import backward_pass, forward_pass
+from llmpy.sizes import GPT2Config
 from llmpy.tensors import PARAMS, REMADE, SCRATCH, Tensors, acts_table
 from llmpy.workspace import Workspace
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from llmpy.cli import main
-from llmpy.config import GPT2Config
 from llmpy.formats.checkpoint import write_checkpoint
 from llmpy.formats.tokenizer import Tokenizer, write_tokenizer
 from llmpy.model import GPT2
 from llmpy.recipe import printable, softmax
 from llmpy.rng import init_params, random_f32
+from llmpy.sizes import GPT2Config
 
 from .tiny_run import int32_file
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmpy.config import GPT2Config
 from llmpy.errors import UsageError
 from llmpy.rng import MT19937, init_params, random_f32, random_u32
+from llmpy.sizes import GPT2Config
 from llmpy.tensors import PARAMS, table_shapes
 
 GOLDEN = Path(__file__).parent / "golden" / "rng.npz"

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from llmpy.config import GPT2Config, TrainConfig
+from llmpy.config import TrainConfig
 from llmpy.data.loader import DataLoader
 from llmpy.errors import ConfigError, NonFiniteError
 from llmpy.generate import generate, sampling_rng
@@ -13,6 +13,7 @@ from llmpy.model import GPT2
 from llmpy.rng import init_params
 from llmpy.run_folder import RunFolder
 from llmpy.schedule import learning_rate
+from llmpy.sizes import GPT2Config
 from llmpy.tensors import DECAYED
 from llmpy.train import (
     Checkpoint,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from llmpy import footprint
-from llmpy.config import GPT2Config, descriptor_config
 from llmpy.errors import FormatError, UsageError
 from llmpy.formats.debug_state import DebugState
+from llmpy.sizes import GPT2Config, descriptor_config
 from llmpy.tensors import PARAMS
 from llmpy.verify import (
     BFLOAT16,

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from llmpy.config import GPT2Config
 from llmpy.formats.checkpoint import write_checkpoint
 from llmpy.formats.tokenizer import Tokenizer, write_tokenizer
 from llmpy.formats.tokens import write_tokens
 from llmpy.rng import init_params
+from llmpy.sizes import GPT2Config
 
 CONFIG = GPT2Config(max_seq_len=16, vocab_size=30, num_layers=1, num_heads=2, channels=8)
 CHARACTERS = "\n !" + "abcdefghijklmnopqrstuvwxyz" + "\u00e9"  # the last takes two bytes

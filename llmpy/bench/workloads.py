@@ -9,8 +9,8 @@
 
 import dataclasses
 
-from ..config import GPT2Config, descriptor_config
 from ..errors import UsageError
+from ..sizes import GPT2Config, descriptor_config
 from ..tensors import PARAMS, table_size
 
 ADAMW_BYTES = 28  # a parameter

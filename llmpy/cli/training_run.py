@@ -17,16 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..config import (
-    BABY,
-    DESCRIPTORS,
-    VOCAB_SIZE,
-    GPT2Config,
-    RunConfig,
-    TrainConfig,
-    descriptor_config,
-    is_descriptor,
-)
+from ..config import BABY, RunConfig, TrainConfig
 from ..console import passing
 from ..data.corpus import corpus_text
 from ..data.loader import DataLoader, MemoryTokens
@@ -37,6 +28,7 @@ from ..formats.checkpoint import read_checkpoint_config
 from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer, read_tokenizer
 from ..model import GPT2
 from ..run_folder import RunFolder
+from ..sizes import DESCRIPTORS, VOCAB_SIZE, GPT2Config, descriptor_config, is_descriptor
 from ..train import check_seq_len, count_steps
 from .flags import make
 

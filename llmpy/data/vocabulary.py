@@ -8,7 +8,6 @@ import base64
 import functools
 from pathlib import Path
 
-from ..config import VOCAB_SIZE, GPT2Config
 from ..errors import UsageError
 from ..formats.tokenizer import (
     EOT_TEXT,
@@ -19,6 +18,7 @@ from ..formats.tokenizer import (
     join_surrogates,
     read_tokenizer,
 )
+from ..sizes import VOCAB_SIZE, GPT2Config
 from .corpus import read_packaged
 
 VOCABULARY_FILE = "gpt2.tiktoken.gz"

@@ -36,8 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bfloat16 import from_bfloat16, to_bfloat16
-from ..config import GPT2Config
 from ..errors import ConfigError, FormatError, UsageError
+from ..sizes import GPT2Config
 from ..tensors import PARAMS, table_size
 from .header import (
     CHECKPOINT,

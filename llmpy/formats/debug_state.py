@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import GPT2Config
 from ..errors import FormatError, UsageError
+from ..sizes import GPT2Config
 from .checkpoint import check_memory, num_parameters, read_tensors, write_tensors
 from .header import (
     DEBUG_STATE,

@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from ..config import GPT2Config
 from ..errors import FormatError, UsageError
+from ..sizes import GPT2Config
 from .header import HEADER_BYTES, TOKENIZER, InputFile, PathLike, atomic_write, pack_header
 
 VERSIONS = (1, 2)

@@ -4,7 +4,7 @@ import pytest
 
 from llmpy import config
 from llmpy.bench.workloads import WORKLOADS, Limits, Workload
-from llmpy.config import GPT2Config
+from llmpy.sizes import GPT2Config
 
 
 def test_operations_of_124m():

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from llmpy import cpu
-from llmpy.config import GPT2Config
 from llmpy.cpu import memory
+from llmpy.sizes import GPT2Config
 
 from ..random_model import random_batch, random_model
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from llmpy import cpu
-from llmpy.config import GPT2Config
 from llmpy.cpu import attention, memory
 from llmpy.model import GPT2
+from llmpy.sizes import GPT2Config
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])

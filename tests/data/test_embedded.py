@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from llmpy.config import GPT2Config
 from llmpy.data import corpus
 from llmpy.data.corpus import corpus_text, read_packaged
 from llmpy.data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
 from llmpy.errors import FormatError, UsageError
 from llmpy.formats.tokenizer import Tokenizer, write_tokenizer
+from llmpy.sizes import GPT2Config
 
 
 def test_corpus_is_nine_plays_of_few_characters():

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmpy.bfloat16 import rounded_to_bfloat16
-from llmpy.config import GPT2Config, descriptor_config
 from llmpy.errors import UsageError
 from llmpy.formats.checkpoint import (
     checkpoint_bytes,
@@ -18,6 +17,7 @@ from llmpy.formats.checkpoint import (
     read_checkpoint_config,
     write_checkpoint,
 )
+from llmpy.sizes import GPT2Config, descriptor_config
 from llmpy.tensors import PARAMS, table_shapes
 
 from .foreign import header, message

@@ -7,7 +7,6 @@ import struct
 import numpy as np
 import pytest
 
-from llmpy.config import GPT2Config, descriptor_config
 from llmpy.errors import UsageError
 from llmpy.formats.debug_state import (
     DebugState,
@@ -15,6 +14,7 @@ from llmpy.formats.debug_state import (
     read_debug_state,
     write_debug_state,
 )
+from llmpy.sizes import GPT2Config, descriptor_config
 
 from .foreign import FOREIGN, OF_LLMC, header, message
 

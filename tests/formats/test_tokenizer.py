@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmpy.config import GPT2Config
 from llmpy.data.vocabulary import gpt2_tokenizer
 from llmpy.errors import UsageError
 from llmpy.formats.tokenizer import (
@@ -20,6 +19,7 @@ from llmpy.formats.tokenizer import (
     read_tokenizer,
     write_tokenizer,
 )
+from llmpy.sizes import GPT2Config
 
 from .foreign import FOREIGN, OF_LLMC, header, message
 

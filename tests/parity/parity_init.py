@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from llmpy import ops
-from llmpy.config import GPT2Config, descriptor_config
 from llmpy.rng import init_params
+from llmpy.sizes import GPT2Config, descriptor_config
 from llmpy.tensors import PARAMS, Tensors
 
 CONFIGS = {

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from llmpy.config import GPT2Config, descriptor_config
 from llmpy.model import GPT2
+from llmpy.sizes import GPT2Config, descriptor_config
 from tests import golden_state as golden
 from tests.parity.gpt2_torch import TorchGPT2
 
