@@ -9,6 +9,7 @@ kernels or memory are warm. After steps to warm up, each step is timed; the medi
     costs.py       what each op has to do
     profile.py     where the time of a step goes
     peer.py        another framework's program for the same step
+    processes.py   how processes are started, and ended with all they started
     turns.py       llmpy and its peers in turns
     report.py      the results, as JSON and as a table
     __main__.py    the processes

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BackendError, UsageError
+from .processes import run_group
 from .workloads import Workload
 
 PROGRAMS = Path(__file__).parents[2] / "bench"
@@ -57,7 +58,7 @@ class Peer:
         """Run the program once.
 
         enough_s     stop early once the timed steps have taken so long
-        limit_s      end the process after so long
+        limit_s      end it, and what it started, after so long
         environment  None is that of this process
 
         Raises PeerTimeoutError if it takes too long, BackendError if it fails in another way.
@@ -70,14 +71,7 @@ class Peer:
         if enough_s is not None:
             command += ["--enough-s", str(enough_s)]
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=limit_s,
-                env=environment,
-            )
+            done = run_group(command, limit_s, environment)
         except subprocess.TimeoutExpired:
             raise PeerTimeoutError(f"{who}: not done after {limit_s:g} s, expected less") from None
         except OSError as error:
@@ -124,13 +118,7 @@ def check_python(kind: str, python: str) -> None:
         raise UsageError(f"{got}, which {there}, expected {want}")
     probe = f"import importlib.util; print(importlib.util.find_spec('{kind}') is not None)"
     try:
-        done = subprocess.run(
-            [python, "-c", probe],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
+        done = run_group([python, "-c", probe], 60)
     except (OSError, subprocess.TimeoutExpired) as error:
         because = getattr(error, "strerror", None) or "no answer in 60 s"
         raise UsageError(f"{got}, which does not run: {because}, expected {want}") from None
