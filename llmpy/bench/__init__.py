@@ -17,8 +17,6 @@ kernels or memory are warm. After steps to warm up, each step is timed; the medi
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +25,7 @@ from ..config import DeviceConfig
 from ..console import passing
 from ..errors import BackendError
 from .peer import LIMIT_S, Peer, PeerRun, end_of
+from .processes import run_ours
 from .report import Result, make_result
 from .steps import Timing
 from .turns import Runs, best, take_turns
@@ -117,8 +116,7 @@ class Bench:
 
 def _answer(what: str, task: str, order: Mapping[str, Any]) -> Any:
     """Start a process of ours and give its answer. Raises BackendError if it fails."""
-    command = [sys.executable, "-m", "llmpy.bench", task, json.dumps(order)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    done = run_ours([task, json.dumps(order)])
     if done.returncode:
         raise BackendError(f"bench: process of {what} ended {end_of(done.returncode)}")
     return json.loads(done.stdout)

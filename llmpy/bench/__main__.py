@@ -1,4 +1,4 @@
-"""A process that bench starts: `python -m llmpy.bench limits|workload JSON`; it prints JSON.
+"""A process that bench starts: `python -P -m llmpy.bench limits|workload JSON`; it prints JSON.
 
 limits    {"device": {...}}                                                   -> Limits
 workload  {"device": {...}, "name": ..., "recompute": ..., "enough_s": ...,

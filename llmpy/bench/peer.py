@@ -116,7 +116,11 @@ def check_python(kind: str, python: str) -> None:
     if shutil.which(python) is None:
         there = "is no program" if os.path.exists(python) else "does not exist"
         raise UsageError(f"{got}, which {there}, expected {want}")
-    probe = f"import importlib.util; print(importlib.util.find_spec('{kind}') is not None)"
+    # the program will not look in the current folder, which is '' to -c
+    probe = (
+        "import sys; sys.path = [folder for folder in sys.path if folder];"
+        f" import importlib.util; print(importlib.util.find_spec('{kind}') is not None)"
+    )
     try:
         done = run_group([python, "-c", probe], 60)
     except (OSError, subprocess.TimeoutExpired) as error:

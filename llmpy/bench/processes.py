@@ -1,4 +1,4 @@
-"""Start the processes of a peer, which end with all they started."""
+"""Start the processes of bench: our own, and those of a peer, which end with all they started."""
 
 import contextlib
 import os
@@ -7,6 +7,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+
+
+def run_ours(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run `python -m llmpy.bench` to its end; its messages go where ours go.
+
+    By default -m looks for modules in the current folder first, where a folder `llmpy` or a file
+    `numpy.py` may be anybody's. It is told not to (-P), and to look where this process does.
+    """
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "llmpy.bench", *words],
+        stdout=subprocess.PIPE,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
 
 
 def run_group(

@@ -1,4 +1,4 @@
-"""The processes of a peer, and what they leave behind."""
+"""The processes of bench: where ours find their modules, and what a peer's leave behind."""
 
 import os
 import select
@@ -8,7 +8,13 @@ import sys
 
 import pytest
 
-from llmpy.bench.processes import run_group
+from llmpy.bench import Bench
+from llmpy.bench.peer import check_python
+from llmpy.bench.processes import run_group, run_ours
+from llmpy.config import DeviceConfig
+from llmpy.errors import BackendError, UsageError
+
+NUMPY = DeviceConfig(backend="numpy")
 
 
 def test_what_a_command_says():
@@ -75,3 +81,33 @@ def test_what_it_started_ends_when_we_are_interrupted(starts_another):
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert has_ended()
+
+
+@pytest.fixture
+def anybodys_folder(tmp_path, monkeypatch):
+    """Be in a folder whose modules have the names of ours."""
+    (tmp_path / "llmpy").mkdir()
+    for name in ("llmpy/__init__.py", "numpy.py", "json.py", "no_such_module.py"):
+        (tmp_path / name).write_text("raise SystemExit('not ours')")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_our_processes_do_not_look_in_the_current_folder(anybodys_folder, capfd):
+    """What is unknown there shows that it came as far as to ask."""
+    with pytest.raises(BackendError):
+        Bench(device=NUMPY).run("unknown there")
+    assert capfd.readouterr().err.splitlines()[-1] == "KeyError: 'unknown there'"
+
+
+def test_our_processes_look_where_we_do(tmp_path, monkeypatch):
+    (tmp_path / "llmpy").mkdir()
+    (tmp_path / "llmpy" / "__init__.py").touch()
+    (tmp_path / "llmpy" / "bench.py").write_text("import sys; print('from our path', sys.argv[1:])")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert run_ours(["x"]).stdout.split() == b"from our path ['x']".split()
+
+
+def test_a_peer_is_not_sought_in_the_current_folder(anybodys_folder):
+    check_python("decimal", sys.executable)
+    with pytest.raises(UsageError, match="has no no_such_module"):
+        check_python("no_such_module", sys.executable)
