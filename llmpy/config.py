@@ -19,7 +19,9 @@ from .setting import (
 )
 
 SCHEDULES = ("cosine", "linear", "constant", "wsd")
-RECOMPUTE = "2: make LayerNorm again instead of keeping it; 0 and 1: only GELU, at no cost"
+RECOMPUTE = (
+    "2: less memory for a tenth more time: the product before GELU is made again; 0 and 1 are alike"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,9 +48,9 @@ class GPT2:
         backend    `cpu`, `numpy` or a backend module
         dtype      `float32`; `bfloat16`, which rounds the operands of matrix products, all tensors
                    being float32; `float64` on numpy only
-        recompute  what the backward pass makes again instead of keeping it, as llm.c's -r: 1 GELU,
-                   which costs nothing here and is so at 0, too; 2 also LayerNorm. The gradients
-                   have the same bits.
+        recompute  what the backward pass makes again instead of keeping it. At any level GELU and
+                   LayerNorm, which are llm.c's -r 1 and 2 and cost next to nothing here; at 2 also
+                   the product before GELU. The gradients have the same bits.
 
         Raises UsageError if the backend or dtype is not to be had, or memory does not suffice.
         """

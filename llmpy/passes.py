@@ -13,9 +13,9 @@ of the next layer at the end of each. Logits are never kept whole while training
 makes them chunk by chunk, with the loss and its gradient, where forward ends and backward begins.
 
 What is kept in between, and who shares memory with whom, is in tensors.py. What is not kept, the
-backward pass makes again by the same kernels, so that gradients have the same bits: GELU always,
-within the op that needs its derivative, which takes the same exponential; LayerNorm if `recompute`
-says so.
+backward pass makes again by the same kernels, so that gradients have the same bits: LayerNorm
+always; GELU, too, within the op that needs its derivative, which takes the same exponential; the
+product before GELU if `recompute` says so.
 
 Sources: Radford et al. 2019, Language Models are Unsupervised Multitask Learners; llm.c,
 train_gpt2.c.
@@ -91,11 +91,12 @@ def backward_pass(
     for l in reversed(range(L)):
         a, p, g = acts.layer(l), params.layer(l), grads.layer(l)
         residual = acts.layer(l - 1).residual3 if l else acts.encoded
+        ops.layernorm_forward(a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2, p.ln2w, p.ln2b)
+        if work.recompute >= 2:
+            ops.matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, bf16=bf16)
         ops.matmul_gelu_backward(
             s.dfch, g.fcprojw, g.fcprojb, s.dresidual, a.fch_gelu, p.fcprojw, a.fch, **how
         )
-        if work.recompute >= 2:
-            ops.layernorm_forward(a.ln2, a.ln2_mean, a.ln2_rstd, a.residual2, p.ln2w, p.ln2b)
         ops.matmul_backward(acts.dln, g.fcw, g.fcb, s.dfch, a.ln2, p.fcw, **how)
         ops.layernorm_backward(
             s.dresidual, g.ln2w, g.ln2b, acts.dln, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd,
@@ -103,8 +104,7 @@ def backward_pass(
         )  # fmt: skip
         ops.matmul_backward(s.datty, g.attprojw, g.attprojb, s.dresidual, a.atty, p.attprojw, **how)
         ops.attention_backward(s.dqkv, s.datty, a.atty, a.lse, a.qkv, NH=NH, bf16=bf16)
-        if work.recompute >= 2:
-            ops.layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, residual, p.ln1w, p.ln1b)
+        ops.layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, residual, p.ln1w, p.ln1b)
         ops.matmul_backward(acts.dln, g.qkvw, g.qkvb, s.dqkv, a.ln1, p.qkvw, **how)
         ops.layernorm_backward(
             s.dresidual, g.ln1w, g.ln1b, acts.dln, residual, p.ln1w, a.ln1_mean, a.ln1_rstd, **add

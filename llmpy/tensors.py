@@ -45,14 +45,14 @@ DECAYED = ("wte", "wpe", "qkvw", "attprojw", "fcw", "fcprojw")  # 2-D in a layer
 # backward pass; axis 1: of one layer after the other, and made again.
 ACTS: dict[str, tuple[str, ...]] = {
     "encoded":   ("B", "T", "C"),
-    "ln1":       ("L", "B", "T", "C"),
+    "ln1":       ("1", "B", "T", "C"),
     "ln1_mean":  ("L", "B", "T"),
     "ln1_rstd":  ("L", "B", "T"),
     "qkv":       ("L", "B", "T", "3C"),
     "atty":      ("L", "B", "T", "C"),
     "lse":       ("L", "B", "NH", "T"),   # log-sum-exp of each row of the attention scores
     "residual2": ("L", "B", "T", "C"),
-    "ln2":       ("L", "B", "T", "C"),
+    "ln2":       ("1", "B", "T", "C"),
     "ln2_mean":  ("L", "B", "T"),
     "ln2_rstd":  ("L", "B", "T"),
     "fch":       ("L", "B", "T", "4C"),
@@ -74,8 +74,9 @@ SCRATCH: dict[str, tuple[str, ...]] = {
     "datty":     ("B", "T", "C"),
 }
 
-# what each level of recompute makes again besides; llm.c's level 1 is GELU, which is so in any case
-REMADE = {0: (), 1: (), 2: ("ln1", "ln2")}
+# What each level of recompute makes again besides. llm.c's level 1 is GELU, its level 2 LayerNorm,
+# too; both are made again in any case, so that level 2 is for what takes time: a matrix product.
+REMADE = {0: (), 1: (), 2: ("fch",)}
 
 # Tensors that never live together share a place. A line here is a place, with who lives there in
 # turn, each from where it is written to where it is last read. In the words of passes.py:
@@ -89,7 +90,7 @@ REMADE = {0: (), 1: (), 2: ("ln1", "ln2")}
 #   ln       ln1   layernorm  -> qkv            ln2   layernorm  -> fc
 #            ln2   layernorm  -> fc             ln1   layernorm  -> qkv
 #
-# The last is for what is made again: a tensor with axis L is kept, and shares nothing.
+# A tensor with axis L is kept, and shares nothing.
 SHARED = (
     (("proj",), ("dln",)),
     (("dfch",), ("dqkv", "datty")),

@@ -2,8 +2,9 @@
 
 PRODUCTS has the operations, multiplications and additions, as a factor and the sizes that it
 multiplies, by their letters in tensors.py. They sum up to those of a step in workloads.py: a causal
-product of attention counts half of its (T, T), and what a backward pass makes again counts nothing.
-Ops of no matrix product count 0; memory is what limits them.
+product of attention counts half of its (T, T), and so does what its backward pass makes again: it
+counts nothing. What --recompute 2 makes again is beyond a step's. Ops of no matrix product count 0;
+memory is what limits them.
 
 Bytes follow from the op's contract: an array that is read or written moves once, one that is added
 to or updated twice. What an op reads again because a cache is too small counts nothing. WHERE_USED
