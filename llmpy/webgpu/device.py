@@ -1,0 +1,258 @@
+"""A device: its limits, its pipelines, and the commands that are on their way to it.
+
+Commands are collected in one encoder and go to the device together, with `submit`: when somebody
+reads, when memory that they use is written from here, or when a step ends. Within a submit they
+are done in order, each seeing what those before it wrote.
+
+What is asked of the device beyond the limits that every WebGPU device has (PORTABLE) is larger
+buffers and bindings, up to what the adapter gives. No kernel needs anything else.
+
+wgpu's errors become BackendError, with the name of the kernel where there is one.
+"""
+
+import contextlib
+import struct
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from typing import Any
+
+from ..errors import BackendError
+from .adapters import describe_adapter, first_line, import_wgpu
+
+# what every device has, by the specification; in bytes, where that is what is counted
+PORTABLE = {
+    "max-storage-buffer-binding-size": 128 << 20,
+    "max-buffer-size": 256 << 20,
+    "max-storage-buffers-per-shader-stage": 8,
+    "max-compute-workgroup-storage-size": 16 << 10,
+    "max-compute-invocations-per-workgroup": 256,
+    "max-compute-workgroup-size-x": 256,
+    "max-compute-workgroup-size-y": 256,
+    "max-compute-workgroup-size-z": 64,
+    "max-compute-workgroups-per-dimension": 65_535,
+}
+RAISED = ("max-storage-buffer-binding-size", "max-buffer-size")
+LARGEST_BUFFER = 2**32 - 4  # so that elements and bytes are counted in u32
+
+ALIGNMENT = 256  # bytes: where a binding may begin
+SLOTS = 256  # scalars of so many dispatches lie in one buffer
+
+
+class Device:
+    """A GPU, opened."""
+
+    def __init__(self, adapter: Any, portable: bool = False) -> None:
+        """Open the device of an adapter.
+
+        portable  ask for no more than PORTABLE
+
+        Raises BackendError where the adapter refuses.
+        """
+        self.wgpu = import_wgpu()
+        self.adapter = adapter
+        self.limits = dict(PORTABLE)
+        if not portable:
+            for name in RAISED:
+                self.limits[name] = max(PORTABLE[name], min(adapter.limits[name], LARGEST_BUFFER))
+        with failing("the device is refused"):
+            self.device = adapter.request_device_sync(required_limits=self.limits, label="llmpy")
+        self.queue = self.device.queue
+        self.dispatches = self.submits = self.bytes_read = 0  # so far
+        self.captured: list[tuple[Any, ...]] | None = None  # commands that are being recorded
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._modules: dict[str, Any] = {}
+        self._pipelines: dict[Any, Any] = {}
+        self._scalars: dict[bytes, dict[str, Any]] = {}
+        self._slot_buffer: Any = None
+        self._staged: Any = None  # through which is read
+        usage = self.wgpu.BufferUsage
+        self.usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        self.nothing = self.buffer(ALIGNMENT, "nothing")  # zeros, bound where an array is None
+
+    @property
+    def max_binding(self) -> int:
+        """The most bytes that a kernel may see of one buffer, whole vectors and whole offsets."""
+        return self.limits["max-storage-buffer-binding-size"] // ALIGNMENT * ALIGNMENT
+
+    @property
+    def max_buffer(self) -> int:
+        """The most bytes of a buffer."""
+        return self.limits["max-buffer-size"]
+
+    def describe(self) -> str:
+        """Say in one line what computes."""
+        return f"{describe_adapter(self.adapter)}, wgpu {self.wgpu.__version__}"
+
+    def buffer(self, size: int, label: str, usage: int | None = None) -> Any:
+        """Make a buffer of zeros, of `size` bytes. Raises BackendError without memory for it."""
+        with failing(f"a buffer of {size:,} bytes for {label}"):
+            return self.device.create_buffer(
+                size=max(4, -(-size // 4) * 4), usage=usage or self.usage, label=label
+            )
+
+    # pipelines
+
+    def pipeline(self, stem: str, entry: str, constants: dict[str, float]) -> Any:
+        """Give the pipeline of an entry point of a kernel file, compiled at its first use."""
+        key = (stem, entry, *sorted(constants.items()))
+        if key not in self._pipelines:
+            with failing(f"{stem}.wgsl: {entry} with {constants}"):
+                self._pipelines[key] = self.device.create_compute_pipeline(
+                    layout="auto",
+                    compute={
+                        "module": self._module(stem), "entry_point": entry, "constants": constants,
+                    },
+                    label=entry,
+                )  # fmt: skip
+        return self._pipelines[key]
+
+    def _module(self, stem: str) -> Any:
+        if stem not in self._modules:
+            code = kernel_source(stem)
+            self._modules[stem] = self.device.create_shader_module(code=code, label=f"{stem}.wgsl")
+        return self._modules[stem]
+
+    def bind(self, pipeline: Any, group: int, entries: dict[int, dict[str, Any]]) -> Any:
+        """Make a bind group: what each binding of a pipeline's group stands for."""
+        with failing(f"{pipeline.label}: bindings"):
+            return self.device.create_bind_group(
+                layout=pipeline.get_bind_group_layout(group),
+                entries=[{"binding": i, "resource": r} for i, r in entries.items()],
+                label=pipeline.label,
+            )
+
+    def scalars(self, values: Sequence[int | float]) -> dict[str, Any]:
+        """Give a resource of a uniform struct: each int a u32, each float an f32.
+
+        The same values share a place, and it is never written again.
+        """
+        content = pack_scalars(values)
+        if content not in self._scalars:
+            slot = len(self._scalars) % SLOTS
+            if slot == 0:
+                usage = self.wgpu.BufferUsage.UNIFORM | self.wgpu.BufferUsage.COPY_DST
+                self._slot_buffer = self.buffer(SLOTS * ALIGNMENT, "scalars", usage)
+            self.queue.write_buffer(self._slot_buffer, slot * ALIGNMENT, content)
+            self._scalars[content] = {
+                "buffer": self._slot_buffer, "offset": slot * ALIGNMENT, "size": len(content),
+            }  # fmt: skip
+        return self._scalars[content]
+
+    # commands
+
+    def dispatch(self, pipeline: Any, groups: tuple[Any, ...], grid: tuple[int, int, int]) -> None:
+        """Run a kernel on a grid of workgroups."""
+        self._do(("dispatch", pipeline, groups, grid))
+
+    def clear(self, buffer: Any, offset: int, size: int) -> None:
+        """Set bytes of a buffer to 0."""
+        self._do(("clear", buffer, offset, size))
+
+    def copy(
+        self, source: Any, source_offset: int, target: Any, target_offset: int, size: int
+    ) -> None:
+        """Copy bytes from one buffer to another."""
+        self._do(("copy", source, source_offset, target, target_offset, size))
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Collect the commands of a block, to be replayed, instead of doing them."""
+        assert self.captured is None, "a recording within a recording"
+        self.captured = []
+        try:
+            yield self.captured
+        finally:
+            self.captured = None
+
+    def replay(self, commands: list[tuple[Any, ...]]) -> None:
+        """Do what was captured."""
+        for command in commands:
+            self._encode(command)
+
+    def submit(self) -> None:
+        """Send the commands that were collected to the device."""
+        if self._encoder is None:
+            return
+        self._end_pass()
+        encoder, self._encoder = self._encoder, None
+        self.submits += 1
+        with failing("commands"):
+            self.queue.submit([encoder.finish()])
+
+    def read(self, buffer: Any, offset: int, size: int) -> bytes:
+        """Give bytes of a buffer as they are after all commands so far."""
+        self._staging(size)
+        self.copy(buffer, offset, self._staged, 0, size)
+        self.submit()
+        self.bytes_read += size
+        with failing(f"reading {size:,} bytes"):
+            self._staged.map_sync(self.wgpu.MapMode.READ, 0, size)
+            content = bytes(self._staged.read_mapped(0, size))
+            self._staged.unmap()
+        return content
+
+    def wait(self) -> None:
+        """Wait until all commands so far are done."""
+        read = self.bytes_read
+        self.read(self.nothing, 0, 4)
+        self.bytes_read = read  # these bytes are of no interest
+
+    def _staging(self, size: int) -> None:
+        if self._staged is None or self._staged.size < size:
+            usage = self.wgpu.BufferUsage.MAP_READ | self.wgpu.BufferUsage.COPY_DST
+            self._staged = self.buffer(max(size, ALIGNMENT), "reading", usage)
+
+    def _do(self, command: tuple[Any, ...]) -> None:
+        if self.captured is not None:
+            self.captured.append(command)
+        else:
+            self._encode(command)
+
+    def _encode(self, command: tuple[Any, ...]) -> None:
+        if self._encoder is None:
+            self._encoder = self.device.create_command_encoder()
+        what = command[0]
+        if what == "dispatch":
+            if self._pass is None:
+                self._pass = self._encoder.begin_compute_pass()
+            _, pipeline, groups, grid = command
+            self._pass.set_pipeline(pipeline)
+            for i, group in enumerate(groups):
+                self._pass.set_bind_group(i, group)
+            self._pass.dispatch_workgroups(*grid)
+            self.dispatches += 1
+            return
+        self._end_pass()
+        if what == "clear":
+            self._encoder.clear_buffer(*command[1:])
+        else:
+            self._encoder.copy_buffer_to_buffer(*command[1:])
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            self._pass.end()
+            self._pass = None
+
+
+def kernel_source(stem: str) -> str:
+    """Give the text of a kernel file."""
+    return resources.files(__package__).joinpath(f"{stem}.wgsl").read_text(encoding="utf-8")
+
+
+def pack_scalars(values: Sequence[int | float]) -> bytes:
+    """Lay scalars out as a uniform struct: ints and bools as u32, floats as f32."""
+    kinds = "".join("f" if isinstance(value, float) else "I" for value in values)
+    content = struct.pack(f"<{kinds}", *values)
+    return content + bytes(-len(content) % 16)
+
+
+@contextlib.contextmanager
+def failing(what: str) -> Iterator[None]:
+    """Turn what wgpu raises into a BackendError that says at what."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, BackendError):
+            raise
+        raise BackendError(f"webgpu: {what}: {first_line(error)}") from None
