@@ -68,6 +68,16 @@ def rows(array: Array, start: int, stop: int) -> Array:
     return Array(array.device, (stop - start, *array.shape[1:]), array.dtype, (part,))
 
 
+def aligned(array: Array | None) -> tuple[Array | None, int]:
+    """Widen an array downwards to where a binding may begin; give by how many elements, too."""
+    if array is None:
+        return None, 0
+    (piece,) = array.pieces
+    skip = piece.start % (ALIGNMENT // ITEM)
+    part = Piece(piece.buffer, piece.start - skip, piece.count + skip)
+    return Array(array.device, (part.count,), array.dtype, (part,)), skip
+
+
 def row_ranges(array: Array) -> list[tuple[int, int]]:
     """Cut the rows of an array so that a binding can hold each part, and may begin at each."""
     count = array.shape[0]
