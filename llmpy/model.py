@@ -4,6 +4,8 @@ The passes themselves are two lists of op calls, in passes.py. All memory is the
 here indexes into it. What a batch needs is in workspace.py.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -29,7 +31,7 @@ class GPT2:
     params      the weights
     grads       the gradients; None before the first backward pass or zero_grad
     m, v        the moments of AdamW; None before the first update
-    mean_loss   of the last forward pass; None if that had no targets
+    mean_loss   of the last forward pass; None if that had no targets or was part of train_step
 
     >>> model = GPT2.from_descriptor("d12")
     >>> loss = model.forward_backward(tokens, targets)
@@ -69,6 +71,8 @@ class GPT2:
         self._decay_2d = decay_ranges(self.params)
         self.mean_loss: float | None = None
         self._work = Workspace(config, self.backend, self._tensor_dtype, recompute)
+        self._outcome = self.backend.alloc((2,), self._tensor_dtype)  # loss and norm of a step
+        self._passes: dict[Any, Callable[[], None]] = {}  # as the backend recorded them
         self._held_pass = "missing"  # the pass whose activations are held, in words for errors
 
     @classmethod
@@ -122,7 +126,8 @@ class GPT2:
     def free(self) -> None:
         """Let go of the model's memory. It cannot be used afterwards."""
         self.params = None  # type: ignore[assignment]
-        self.grads = self.m = self.v = self.mean_loss = None
+        self.grads = self.m = self.v = self.mean_loss = self._outcome = None
+        self._passes = {}
         self._work.free()
 
     @property
@@ -142,25 +147,23 @@ class GPT2:
         Raises UsageError for tokens or targets that are not so, or if memory does not suffice.
         """
         self._start("forward", tokens, targets)
-        ops, work, wte = self.backend, self._work, self.params.wte
+        ops, work = self.backend, self._work
         (B, T), V, Vp = work.shape, self.config.vocab_size, self.config.padded_vocab_size
         if targets is None:  # the logits, and a copy without padding
             needed = B * T * (Vp + V) * np.dtype(self._tensor_dtype).itemsize
             require_memory("GPT2", f"an array of logits with B={B} and T={T}", needed)
-        self._forward_pass()
         if targets is not None:
-            ops.classifier_forward(
-                work.acts.losses, work.acts.lnf, wte, work.batch.targets, V=V, bf16=self._bf16
-            )
+            self._run(self._loss_pass, "loss")
             return self._finish_loss()
+        self._run(self._forward_pass, "forward")
         logits = ops.alloc((B * T, Vp), self._tensor_dtype)
-        ops.logits_forward(logits, work.lnf_rows(0, B * T), wte, bf16=self._bf16)
+        ops.logits_forward(logits, work.lnf_rows(0, B * T), self.params.wte, bf16=self._bf16)
         return self._download_logits(logits).reshape(B, T, V)
 
     def next_logits(self, tokens: ArrayLike) -> NDArray[Any]:
         """Give the logits (B, V) of the token that follows `tokens`, integers (B, T)."""
         self._start("next_logits", tokens, None)
-        self._forward_pass()
+        self._run(self._forward_pass, "forward")
         B, T = self._work.shape
         Vp = self.config.padded_vocab_size
         rows = self._work.lnf_rows
@@ -190,7 +193,7 @@ class GPT2:
             )
         B, T = self._work.shape
         self._fit_backward()
-        self._backward_pass(dloss=1 / (B * T), accumulate=True)
+        self._run(self._backward_pass, "backward", 1 / (B * T), True)
 
     def forward_backward(
         self,
@@ -212,13 +215,60 @@ class GPT2:
         self._start("forward_backward", tokens, targets)
         self._fit_backward()
         B, T = self._work.shape
-        self._forward_pass()
-        self._backward_pass(1 / (B * T) if dloss is None else dloss, accumulate)
+        mean = 1 / (B * T)
+        dloss = mean if dloss is None else dloss
+        self._run(self._training_pass, "training", dloss, accumulate, mean, False)
         return self._finish_loss()
+
+    def train_step(
+        self,
+        batches: Sequence[tuple[ArrayLike, ArrayLike]],
+        lr: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        weight_decay: float,
+        step: int,
+        *,
+        max_norm: float = 0.0,
+        decay: str = "all",
+    ) -> None:
+        """Take one training step: forward, backward, clip, update. Nothing is read back meanwhile.
+
+        batches   micro-batches, tokens and targets as in `forward`, all of one shape (B, T)
+        max_norm  the norm that gradients are clipped to; 0 is no clipping
+        others    as in `update`
+
+        Gradients are of the mean over all micro-batches. If loss or norm is not finite, nothing is
+        updated; `outcome` tells.
+        """
+        if not batches:
+            raise UsageError("GPT2.train_step: batches is empty, expected at least 1")
+        self._check_update("train_step", lr, beta1, beta2, eps, weight_decay, step, decay)
+        for i, (tokens, targets) in enumerate(batches):
+            self._start("train_step", tokens, targets)
+            self._fit_backward()
+            B, T = self._work.shape
+            mean = 1 / (B * T * len(batches))
+            self._run(self._training_pass, "training", mean, i > 0, mean, i > 0)
+            self._held_pass = "with targets"
+        grads = self._required_grads("train_step")
+        self.backend.global_norm(self._outcome, grads.memory)
+        self._adamw(
+            self._outcome, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
+            step=step, grad_scale=1.0, max_norm=max_norm, decay=decay,
+        )  # fmt: skip
+
+    def outcome(self) -> tuple[float, float]:
+        """Give mean loss and gradient norm, before clipping, of the last train_step."""
+        self._require_life("outcome")
+        loss, norm = self.backend.download(self._outcome)
+        return float(loss), float(norm)
 
     def grad_norm(self) -> float:
         """Give the L2 norm of all gradients. Raises OrderError if there are none."""
-        return float(self.backend.global_norm(self._required_grads("grad_norm").memory))
+        self.backend.global_norm(self._outcome, self._required_grads("grad_norm").memory)
+        return self.outcome()[1]
 
     def update(
         self,
@@ -241,35 +291,13 @@ class GPT2:
         The activations of the last forward pass no longer belong to these weights, so `backward`
         wants a new one. Raises OrderError if there are no gradients.
         """
-        grads = self._required_grads("update")
-        if decay not in ("all", "2d"):
-            raise UsageError(f"GPT2.update: decay is {decay!r}, expected all or 2d")
-        if step < 1:
-            raise UsageError(f"GPT2.update: step is {step}, expected at least 1")
-        for name, beta in (("beta1", beta1), ("beta2", beta2)):
-            if not 0 <= beta < 1:
-                raise UsageError(f"GPT2.update: {name} is {beta}, expected at least 0 and below 1")
-        _require_float32("update", lr=lr, eps=eps, weight_decay=weight_decay, grad_scale=grad_scale)
-        if self.m is None or self.v is None:
-            require_memory("GPT2", "the first update", 2 * self._model_bytes)
-            self.m = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
-            self.v = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
-        self.backend.adamw(
-            self.params.memory,
-            grads.memory,
-            self.m.memory,
-            self.v.memory,
-            lr=lr,
-            beta1=beta1,
-            beta2=beta2,
-            eps=eps,
-            weight_decay=weight_decay,
-            decay=self._decay_2d if decay == "2d" else None,
-            step=step,
-            grad_scale=grad_scale,
-        )
-        if self._held_pass != "missing":
-            self._held_pass = "older than the last update"
+        self._required_grads("update")
+        self._check_update("update", lr, beta1, beta2, eps, weight_decay, step, decay)
+        _require_float32("update", grad_scale=grad_scale)
+        self._adamw(
+            None, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
+            step=step, grad_scale=grad_scale, max_norm=0.0, decay=decay,
+        )  # fmt: skip
 
     def intermediates(self, tokens: ArrayLike, targets: ArrayLike) -> dict[str, NDArray[Any]]:
         """Compute the 23 activations of the C program by its names; see SEED_ACTS for shapes.
@@ -302,13 +330,31 @@ class GPT2:
                 )
         self._held_pass, self.mean_loss = "missing", None
         B, T = checked.shape
+        if self._work.shape != (B, T):
+            self._passes.clear()  # they are of the memory of another shape
         self._work.fit_forward(B, T)
         self.backend.upload(self._work.batch.tokens, checked)
         if targets is not None:
             self.backend.upload(self._work.batch.targets, follow)
 
+    def _run(self, passes: Callable[..., None], *key: Any) -> None:
+        """Run passes, which are functions of the key's numbers, as the backend recorded them."""
+        which = (id(self.backend), *key)  # another may stand in its place, to be watched
+        if which not in self._passes:
+            self._passes[which] = self.backend.record(partial(passes, *key[1:]))
+        self._passes[which]()
+
     def _forward_pass(self) -> None:
         forward_pass(self.backend, self.config, self.params, self._work, bf16=self._bf16)
+
+    def _loss_pass(self) -> None:
+        self._forward_pass()
+        acts, (B, T) = self._work.acts, self._work.shape
+        self.backend.classifier_forward(
+            acts.losses, acts.lnf, self.params.wte, self._work.batch.targets,
+            V=self.config.vocab_size, bf16=self._bf16,
+        )  # fmt: skip
+        self.backend.mean_loss(self._outcome, acts.losses, scale=1 / (B * T), accumulate=False)
 
     def _backward_pass(self, dloss: float, accumulate: bool) -> None:
         backward_pass(
@@ -316,9 +362,29 @@ class GPT2:
             dloss=dloss, accumulate=accumulate, bf16=self._bf16,
         )  # fmt: skip
 
+    def _training_pass(self, dloss: float, accumulate: bool, scale: float, add_loss: bool) -> None:
+        """Forward, backward, and the loss times `scale`, added to that before with `add_loss`."""
+        self._forward_pass()
+        self._backward_pass(dloss, accumulate)
+        losses = self._work.acts.losses
+        self.backend.mean_loss(self._outcome, losses, scale=scale, accumulate=add_loss)
+
+    def _adamw(self, outcome: Any, *, decay: str, **scalars: float) -> None:
+        """Update the weights, making the moments if there are none."""
+        if self.m is None or self.v is None:
+            require_memory("GPT2", "the first update", 2 * self._model_bytes)
+            self.m = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
+            self.v = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
+        grads = self._made_grads()
+        self.backend.adamw(
+            self.params.memory, grads.memory, self.m.memory, self.v.memory, outcome,
+            decay=self._decay_2d if decay == "2d" else None, **scalars,
+        )  # fmt: skip
+        if self._held_pass != "missing":
+            self._held_pass = "older than the last update"
+
     def _finish_loss(self) -> float:
-        losses = self.backend.download(self._work.acts.losses)
-        self.mean_loss = float(np.mean(losses, dtype=np.float64))
+        self.mean_loss = self.outcome()[0]
         self._held_pass = "with targets"
         return self.mean_loss
 
@@ -338,6 +404,19 @@ class GPT2:
     def _fit_backward(self) -> None:
         self._work.fit_backward(with_grads=self.grads is None)
         self._made_grads()
+
+    def _check_update(
+        self, who: str, lr: float, beta1: float, beta2: float, eps: float,
+        weight_decay: float, step: int, decay: str,
+    ) -> None:  # fmt: skip
+        if decay not in ("all", "2d"):
+            raise UsageError(f"GPT2.{who}: decay is {decay!r}, expected all or 2d")
+        if step < 1:
+            raise UsageError(f"GPT2.{who}: step is {step}, expected at least 1")
+        for name, beta in (("beta1", beta1), ("beta2", beta2)):
+            if not 0 <= beta < 1:
+                raise UsageError(f"GPT2.{who}: {name} is {beta}, expected at least 0 and below 1")
+        _require_float32(who, lr=lr, eps=eps, weight_decay=weight_decay)
 
     def _made_grads(self) -> Tensors:
         if self.grads is None:

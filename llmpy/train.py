@@ -8,11 +8,11 @@ At each step, counted from 0 to `steps`, in this order:
     4  the last step ends here
     5  training     micro-batches, learning rate, norm, clip, update
 
-The gradient of each position's loss is 1 / (B*T * micro-batches), so that gradients are of the mean
-over the step, and the loss told is that mean. Clipping scales all gradients by clip / norm where
-the norm is larger. Weight decay is on 2-D tensors.
+Gradients are of the mean loss over the step, which is what is told. Clipping scales all gradients by
+clip / norm where the norm is larger. Weight decay is on 2-D tensors.
 
-A loss or norm that is not finite ends the run before the update. Source: llm.c, train_gpt2.cu.
+A loss or norm that is not finite ends the run, and the model leaves the update out. Source: llm.c,
+train_gpt2.cu.
 """
 
 import contextlib
@@ -36,6 +36,9 @@ from .schedule import learning_rate
 EPS = 1e-8  # AdamW's; same as llm.c
 
 
+Batch = tuple[NDArray[np.int32], NDArray[np.int32]]  # tokens and targets, (B, T)
+
+
 class Loader(Protocol):
     """Where batches come from."""
 
@@ -51,8 +54,8 @@ class Loader(Protocol):
     def num_tokens(self) -> int:
         """Tokens of all files."""
 
-    def next_batch(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Give tokens and targets, (B, T)."""
+    def next_batch(self) -> Batch:
+        """Give the next tokens and targets, which stay as they are."""
 
     def reset(self) -> None:
         """Go back to the beginning."""
@@ -237,10 +240,9 @@ def _loop(
         if last:
             break
         begin = time.perf_counter()
-        loss = _micro_batches(model, train_loader, config)
-        last_norm = model.grad_norm()
+        lr = _training_step(model, _micro_batches(train_loader, config), config, step, steps)
+        loss, last_norm = model.outcome()
         require_finite(f"step {step + 1}", "loss", loss, last_norm)
-        lr = _update(model, config, step, steps, last_norm)
         seconds = time.perf_counter() - begin
         if folder is not None:
             folder.log_step(step, loss, lr, last_norm)
@@ -269,22 +271,18 @@ def validate(
     return math.fsum(losses) / count
 
 
-def _micro_batches(model: Any, loader: Loader, config: TrainConfig) -> float:
-    """Make the gradients of one step; give its mean loss."""
+def _micro_batches(loader: Loader, config: TrainConfig) -> list[Batch]:
+    """Give the batches of one step."""
     if config.overfit:
         loader.reset()
-    count = config.accumulation_steps
-    dloss = 1 / (config.tokens_per_micro_batch * count)
-    total = 0.0
-    for i in range(count):
-        tokens, targets = loader.next_batch()
-        if tokens.shape != (config.batch_size, config.seq_len):  # else dloss would be wrong
+    batches = [loader.next_batch() for _ in range(config.accumulation_steps)]
+    for tokens, _ in batches:
+        if tokens.shape != (config.batch_size, config.seq_len):  # as the learning rate reckons
             raise ConfigError(
                 f"train: the loader's batch has shape {tokens.shape}, expected"
                 f" (--batch-size, --seq-len) = ({config.batch_size}, {config.seq_len})"
             )
-        total += model.forward_backward(tokens, targets, dloss=dloss, accumulate=i > 0)
-    return total / count
+    return batches
 
 
 def require_finite(when: str, what: str, loss: float, norm: float | None) -> None:
@@ -311,8 +309,10 @@ def _naming_step(step: int, norm: float | None) -> Iterator[None]:
         raise NonFiniteError(f"train: after step {step}{tail}: {error}") from None
 
 
-def _update(model: Any, config: TrainConfig, step: int, steps: int, norm: float) -> float:
-    """Clip and update; give the learning rate."""
+def _training_step(
+    model: Any, batches: list[Batch], config: TrainConfig, step: int, steps: int
+) -> float:
+    """Have the model take a step; give the learning rate."""
     lr = learning_rate(
         step,
         lr=config.lr,
@@ -321,16 +321,15 @@ def _update(model: Any, config: TrainConfig, step: int, steps: int, norm: float)
         steps=steps,
         final_lr_frac=config.final_lr_frac,
     )
-    clip = config.grad_clip
-    model.update(
+    model.train_step(
+        batches,
         lr,
         config.beta1,
         config.beta2,
         EPS,
         config.weight_decay,
         step + 1,
-        grad_scale=clip / norm if 0 < clip < norm else 1.0,
+        max_norm=config.grad_clip,
         decay="2d",
     )
-    model.backend.sync()
     return lr

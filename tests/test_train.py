@@ -259,8 +259,8 @@ def test_weights_that_overflow_are_never_written(tokens, tmp_path):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_last_update_is_checked_before_it_is_written(tokens, tmp_path):
     class Broken(GPT2):
-        def update(self, *args, **kwargs):
-            super().update(*args, **kwargs)
+        def train_step(self, *args, **kwargs):
+            super().train_step(*args, **kwargs)
             self.params.lnfb[0] = np.nan
 
     model = Broken(SIZES, "numpy", "float32")

@@ -49,6 +49,7 @@ TOLERANCES: dict[tuple[str, str], Tolerance] = {
     ("classifier_forward_backward", "float32"):   CHAINED,
     ("adamw", "float32"):                         EXPONENTIAL,
     ("global_norm", "float32"):                   ROUNDED,
+    ("mean_loss", "float32"):                     ROUNDED,
 }
 # fmt: on
 

@@ -16,7 +16,7 @@ PARTS = {
         ("layernorm", "residual", "gelu", "encoder", "zero"),
         "#3f9d74",
     ),
-    "AdamW, norm": (("adamw", "global_norm"), "#d9a13b"),
+    "AdamW, norm": (("adamw", "global_norm", "mean_loss"), "#d9a13b"),
     "Python": ((), "#b0483f"),
 }
 PEER_COLOUR, INK = "#b9bdc4", "#22262b"

@@ -46,6 +46,7 @@ PRODUCTS: dict[str, tuple[int, str]] = {
     "classifier_forward_backward":   (6, "B T C Vp"),
     "adamw":                         (0, ""),
     "global_norm":                   (0, ""),
+    "mean_loss":                     (0, ""),
     "zero":                          (0, ""),  # of the backend's memory, which has no contract
 }
 
@@ -85,6 +86,8 @@ def cost_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Cost
     operations = factor and factor * math.prod(sizes[letter] for letter in letters.split())
     moved = 0
     for row, array in arrays:
+        if all(axis.isdecimal() for axis in row.axes):
+            continue  # a number or two
         used = WHERE_USED.get((name, row.name))
         size = _bytes(array)
         if used is not None:

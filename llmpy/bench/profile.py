@@ -49,6 +49,7 @@ class Recorder:
         self._calls: list[tuple[str, float, tuple[Any, ...], dict[str, Any]]] = []
         functions = {name: getattr(backend, name) for name in dir(backend)}
         self.backend = SimpleNamespace(**functions)
+        self.backend.record = lambda passes: passes  # op by op
         for name in PRODUCTS:
             if name in functions:
                 setattr(self.backend, name, self._recorded(name, functions[name], backend.sync))

@@ -48,10 +48,8 @@ class Trainer:
         model = self.model
         self._taken += 1
         start = time.perf_counter()
-        model.forward_backward(tokens, targets)
-        norm = model.grad_norm()
-        scale = 1 / norm if norm > 1 else 1.0
-        model.update(1e-4, 0.9, 0.95, 1e-8, 0.1, self._taken, grad_scale=scale, decay="2d")
+        batches = [(tokens, targets)]
+        model.train_step(batches, 1e-4, 0.9, 0.95, 1e-8, 0.1, self._taken, max_norm=1.0, decay="2d")
         model.backend.sync()
         return time.perf_counter() - start
 

@@ -8,7 +8,7 @@ import numba
 
 from .. import ops
 from ..ops.contract import bind
-from ..ops.memory import download, sync, upload, view, zero
+from ..ops.memory import download, record, sync, upload, view, zero
 from . import adamw as _adamw
 from . import attention as _attention
 from . import classifier as _classifier
@@ -18,6 +18,7 @@ from . import gelu as _gelu
 from . import global_norm as _global_norm
 from . import layernorm as _layernorm
 from . import matmul as _matmul
+from . import mean_loss as _mean_loss
 from . import residual as _residual
 from . import softmax as _softmax
 from .footprint import scratch_bytes
@@ -53,6 +54,7 @@ classifier_forward_backward = bind(
 logits_forward = bind(ops.logits_forward, _classifier.logits_forward)
 adamw = bind(ops.adamw, _adamw.adamw)
 global_norm = bind(ops.global_norm, _global_norm.global_norm)
+mean_loss = bind(ops.mean_loss, _mean_loss.mean_loss)
 # fmt: on
 
 
@@ -89,7 +91,9 @@ __all__ = [
     "matmul_forward",
     "matmul_gelu_backward",
     "matmul_gelu_forward",
+    "mean_loss",
     "name",
+    "record",
     "residual_backward",
     "residual_forward",
     "residual_layernorm_forward",

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import prange
 
+from ..ops.adamw import scale_of
 from .jit import parallel
 
 CHUNK = 16384  # elements of a task
@@ -42,7 +43,14 @@ def adamw_kernel(
             p[i] -= lr * update
 
 
-def adamw(params, grads, m, v, *, lr, beta1, beta2, eps, weight_decay, decay, step, grad_scale):
+def adamw(
+    params, grads, m, v, outcome,
+    *, lr, beta1, beta2, eps, weight_decay, decay, step, grad_scale, max_norm,
+):  # fmt: skip
+    if outcome is not None:
+        grad_scale = scale_of(outcome, grad_scale, max_norm)
+        if grad_scale is None:
+            return
     scale1, scale2 = 1 / (1 - beta1**step), 1 / (1 - beta2**step)
     for start, stop, decays in segments(len(params), decay):
         part = slice(start, stop)

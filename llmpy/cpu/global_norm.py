@@ -23,5 +23,5 @@ def sum_of_squares(grads):
     return total
 
 
-def global_norm(grads):
-    return math.sqrt(sum_of_squares(grads))
+def global_norm(outcome, grads):
+    outcome[1] = math.sqrt(sum_of_squares(grads))

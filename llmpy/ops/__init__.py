@@ -20,7 +20,8 @@ from .matmul import (
     matmul_gelu_backward,
     matmul_gelu_forward,
 )
-from .memory import alloc, download, scratch_bytes, sync, upload, view, zero
+from .mean_loss import mean_loss
+from .memory import alloc, download, record, scratch_bytes, sync, upload, view, zero
 from .residual import residual_backward, residual_forward
 from .softmax import softmax_forward
 
@@ -56,7 +57,9 @@ __all__ = [
     "matmul_forward",
     "matmul_gelu_backward",
     "matmul_gelu_forward",
+    "mean_loss",
     "name",
+    "record",
     "residual_backward",
     "residual_forward",
     "residual_layernorm_forward",

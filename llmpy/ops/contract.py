@@ -6,7 +6,8 @@ A row is one array, in the order of the parameters:
 
     f            floating point; all `f` arrays of a call have one dtype
     i32          int32
-    (axes)       letters of tensors.py, or a multiple such as 3C; one letter is one size in a call
+    (axes)       letters of tensors.py, a multiple such as 3C, or a number; one letter is one size
+                 in a call
     optional     may be None
     writes       overwritten, whatever it held
     adds         added to, always
@@ -170,11 +171,11 @@ def _check_shapes(who: str, present: list[tuple[Row, Any]], scalars: Mapping[str
                 sizes.setdefault(axis, size)
     for axis, size in list(sizes.items()):  # a multiple gives it where no array has the letter
         letter = axis.lstrip("0123456789")
-        if letter != axis:
+        if letter not in ("", axis):
             sizes.setdefault(letter, size // int(axis[: -len(letter)]))
     sizes = {letter: size for letter, size in sizes.items() if letter.isalpha()}
     for row, array in present:
-        letters = [axis.lstrip("0123456789") for axis in row.axes]
+        letters = [axis.lstrip("0123456789") for axis in row.axes if not axis.isdecimal()]
         known = all(letter in sizes for letter in letters)
         if known and tuple(array.shape) == tuple(axis_size(axis, sizes) for axis in row.axes):
             continue

@@ -5,4 +5,11 @@ from .kernels import run
 
 def layernorm_forward(out, mean, rstd, inp, weight, bias):
     arrays = dict(enumerate((out, mean, rstd, inp, weight, bias)))
-    run("layernorm", "layernorm_forward", arrays, mean.size, C=inp.shape[-1], HAS_BIAS=bias is not None)
+    run(
+        "layernorm",
+        "layernorm_forward",
+        arrays,
+        mean.size,
+        C=inp.shape[-1],
+        HAS_BIAS=bias is not None,
+    )

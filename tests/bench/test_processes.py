@@ -77,7 +77,7 @@ def test_what_it_started_ends_when_we_are_interrupted(starts_another):
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with pytest.raises(Interrupted):
-            run_group(command("wait", other=f"kill -USR1 {os.getpid()}"), 60)
+            run_group(command("wait", other=f"sleep 1; kill -USR1 {os.getpid()}"), 60)
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert has_ended()

@@ -11,7 +11,10 @@ from numba import njit
 import llmpy
 from llmpy.cpu.jit import part, serial
 
-NORM = "import numpy as np; from llmpy.cpu import global_norm; print(global_norm(np.ones(4, 'f4')))"
+NORM = (
+    "import numpy as np; from llmpy.cpu import global_norm; x = np.ones(4, 'f4');"
+    " global_norm(x[:2], x); print(x[1])"
+)
 
 
 def test_a_change_of_what_a_kernel_calls_compiles_it_again(tmp_path):

@@ -5,13 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from llmpy.ops import global_norm
+from llmpy import ops
 from llmpy.ops.global_norm import CHUNK
+
+
+def global_norm(grads):
+    """Give the norm, and see that the loss stays."""
+    outcome = np.array([7.0, np.nan])
+    ops.global_norm(outcome, grads.astype(np.float64))
+    assert outcome[0] == 7
+    return outcome[1]
 
 
 def test_by_hand():
     assert global_norm(np.array([3.0, 0, -4])) == 5
-    assert type(global_norm(np.ones(2, np.float32))) is float
 
 
 @pytest.mark.parametrize("N", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
