@@ -102,8 +102,10 @@ def backward_pass(
             s.dresidual, g.ln2w, g.ln2b, acts.dln, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd,
             **add,
         )  # fmt: skip
-        ops.matmul_backward(s.datty, g.attprojw, g.attprojb, s.dresidual, a.atty, p.attprojw, **how)
-        ops.attention_backward(s.dqkv, s.datty, a.atty, a.lse, a.qkv, NH=NH, bf16=bf16)
+        ops.matmul_backward(
+            acts.datty, g.attprojw, g.attprojb, s.dresidual, a.atty, p.attprojw, **how
+        )
+        ops.attention_backward(s.dqkv, acts.datty, a.atty, a.lse, a.qkv, NH=NH, bf16=bf16)
         ops.layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, residual, p.ln1w, p.ln1b)
         ops.matmul_backward(acts.dln, g.qkvw, g.qkvb, s.dqkv, a.ln1, p.qkvw, **how)
         ops.layernorm_backward(

@@ -64,6 +64,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "losses":    ("B", "T"),
     "proj":      ("B", "T", "C"),         # attproj, then fcproj
     "dln":       ("B", "T", "C"),         # gradient of lnf, then of ln2 and ln1
+    "datty":     ("B", "T", "C"),
 }
 
 # what the backward pass needs besides: gradients of activations, of one layer after the other
@@ -71,7 +72,6 @@ SCRATCH: dict[str, tuple[str, ...]] = {
     "dresidual": ("B", "T", "C"),
     "dfch":      ("B", "T", "4C"),
     "dqkv":      ("B", "T", "3C"),
-    "datty":     ("B", "T", "C"),
 }
 
 # What each level of recompute makes again besides. llm.c's level 1 is GELU, its level 2 LayerNorm,
@@ -83,18 +83,17 @@ REMADE = {0: (), 1: (), 2: ("fch",)}
 #
 #            forward, layer after layer         backward, layer after layer
 #   row      proj  attproj    -> residual2      dln   classifier -> lnf, fc -> ln2, qkv -> ln1
-#                  fcproj     -> residual3
+#                  fcproj     -> residual3      datty attproj    -> attention
 #   wide                                        dfch  fcproj     -> fc
-#                                               datty attproj    -> attention
 #                                               dqkv  attention  -> qkv
 #   ln       ln1   layernorm  -> qkv            ln2   layernorm  -> fc
 #            ln2   layernorm  -> fc             ln1   layernorm  -> qkv
 #
 # A tensor with axis L is kept, and shares nothing.
 SHARED = (
-    (("proj",), ("dln",)),
-    (("dfch",), ("dqkv", "datty")),
-    (("ln1",), ("ln2",)),
+    ("proj", "dln", "datty"),
+    ("dfch", "dqkv"),
+    ("ln1", "ln2"),
 )
 
 # what the C program keeps, in its order: for `num_activations`, for teaching and for checking
@@ -146,39 +145,39 @@ def table_shapes(
     return {name: tuple(axis_size(a, dims) for a in axes) for name, axes in table.items()}
 
 
-def table_offsets(
+def table_places(
     table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]
-) -> tuple[dict[str, int], int]:
-    """Give where in a block each tensor of a table begins, and the size of the block, in elements.
+) -> tuple[dict[str, int], list[int]]:
+    """Give where in a block each tensor of a table begins, and the places of it, in elements.
 
-    One lies behind the other in the table's order, but for those that share a place.
+    A place is a tensor, or one layer of it if it has all, or what several share. One lies behind
+    the other in the table's order; their sizes sum up to the block's.
     """
     shapes = table_shapes(table, dims)
     shared = {
-        name: turns
-        for turns in SHARED
-        if all(table.get(n, ("L",))[0] != "L" for turn in turns for n in turn)
-        for turn in turns
-        for name in turn
+        name: tenants
+        for tenants in SHARED
+        if all(table.get(tenant, ("L",))[0] != "L" for tenant in tenants)
+        for name in tenants
     }
     offsets: dict[str, int] = {}
+    sizes: list[int] = []
     end = 0
-    for name in table:
+    for name, axes in table.items():
         if name in offsets:
             continue
-        start = end
-        for turn in shared.get(name, ((name,),)):
-            at = start
-            for tenant in turn:
-                offsets[tenant] = at
-                at += math.prod(shapes[tenant])
-            end = max(end, at)
-    return offsets, end
+        tenants = shared.get(name, (name,))
+        size = max(math.prod(shapes[tenant]) for tenant in tenants)
+        offsets |= dict.fromkeys(tenants, end)
+        layers = dims["L"] if axes[0] == "L" else 1
+        sizes += [size // layers] * layers
+        end += size
+    return offsets, sizes
 
 
 def table_size(table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]) -> int:
     """Count the elements of the block that holds a table."""
-    return table_offsets(table, dims)[1]
+    return sum(table_places(table, dims)[1])
 
 
 class Tensors:
@@ -197,10 +196,10 @@ class Tensors:
         dtype: str = "float32",
         memory: Any = None,
     ) -> None:
-        """Allocate the block, or take `memory`, one axis of exactly the table's size."""
+        """Allocate the block, or take `memory`, a block of exactly the table's places."""
         self.shapes = table_shapes(table, dims)
-        self.offsets, size = table_offsets(table, dims)
-        self.memory = backend.alloc((size,), dtype) if memory is None else memory
+        self.offsets, sizes = table_places(table, dims)
+        self.memory = backend.alloc_places(sizes, dtype) if memory is None else memory
         self._layers: list[SimpleNamespace] = []
         for l in range(dims["L"]):
             views = {}

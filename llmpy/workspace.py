@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import UsageError
 from .footprint import backward_bytes, forward_bytes, model_bytes, ops_bytes, require_memory
 from .sizes import GPT2Config
-from .tensors import SCRATCH, Tensors, acts_table, table_size
+from .tensors import SCRATCH, Tensors, acts_table, table_places
 
 BATCH: dict[str, tuple[str, ...]] = {"tokens": ("B", "T"), "targets": ("B", "T")}
 
@@ -90,12 +90,15 @@ class Workspace:
         self, name: str, table: Mapping[str, tuple[str, ...]], B: int, T: int, dtype: str
     ) -> Tensors:
         dims = {**self.config.dims, "B": B, "T": T}
-        size = table_size(table, dims)
-        if self._blocks.get(name, (0, None))[0] < size:
+        _, sizes = table_places(table, dims)
+        block = self._blocks.get(name, (0, None))[1]
+        memory = None if block is None else self.backend.fit_places(block, sizes)
+        if memory is None:
+            block = None
             self._blocks.pop(name, None)  # before the new one is made
-            self._blocks[name] = (size, self.backend.alloc((size,), dtype))
-        block = self._blocks[name][1]
-        return Tensors(self.backend, table, dims, dtype, self.backend.view(block, 0, (size,)))
+            memory = self.backend.alloc_places(sizes, dtype, apart=True)
+            self._blocks[name] = (sum(sizes), memory)
+        return Tensors(self.backend, table, dims, dtype, memory)
 
 
 def check_tokens(who: str, what: str, tokens: ArrayLike, config: GPT2Config) -> NDArray[np.int32]:

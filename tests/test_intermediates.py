@@ -20,7 +20,7 @@ def test_intermediates_are_the_seeds():
     dims = {**TINY.dims, "B": 2, "T": 5}
     assert {n: x.shape for n, x in seed.items()} == table_shapes(SEED_ACTS, dims)
     assert list(seed) == list(SEED_ACTS)
-    over = {name for turns in SHARED for turn in turns[:-1] for name in turn}  # others came after
+    over = {name for tenants in SHARED for name in tenants[:-1]}  # others came after
     for name in (ACTS.keys() & SEED_ACTS.keys()) - over:  # the fused ops and the plain ones agree
         if ACTS[name][0] == "1":  # held for one layer after the other
             seed[name] = seed[name][-1:]

@@ -8,7 +8,7 @@ import numba
 
 from .. import ops
 from ..ops.contract import bind
-from ..ops.memory import download, record, sync, upload, view, zero
+from ..ops.memory import download, fit_places, record, sync, upload, view, zero
 from . import adamw as _adamw
 from . import attention as _attention
 from . import classifier as _classifier
@@ -22,7 +22,7 @@ from . import mean_loss as _mean_loss
 from . import residual as _residual
 from . import softmax as _softmax
 from .footprint import scratch_bytes
-from .memory import alloc
+from .memory import alloc, alloc_places
 from .threads import set_threads
 
 name = "cpu"
@@ -71,6 +71,7 @@ def describe():
 __all__ = [
     "adamw",
     "alloc",
+    "alloc_places",
     "attention_backward",
     "attention_forward",
     "classifier_forward",
@@ -81,6 +82,7 @@ __all__ = [
     "download",
     "encoder_backward",
     "encoder_forward",
+    "fit_places",
     "gelu_backward",
     "gelu_forward",
     "global_norm",

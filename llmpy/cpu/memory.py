@@ -46,6 +46,11 @@ def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
     return raw[start : start + size].view(kind).reshape(shape)
 
 
+def alloc_places(sizes: Sequence[int], dtype: str = "float32", apart: bool = False) -> Any:
+    """Allocate a block of places of so many elements, one behind the other, all zero."""
+    return alloc((sum(sizes),), dtype)
+
+
 def scratch(use, count):
     """Give at least `count` floats of scratch memory for one use, kept from call to call.
 

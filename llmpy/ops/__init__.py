@@ -21,7 +21,18 @@ from .matmul import (
     matmul_gelu_forward,
 )
 from .mean_loss import mean_loss
-from .memory import alloc, download, record, scratch_bytes, sync, upload, view, zero
+from .memory import (
+    alloc,
+    alloc_places,
+    download,
+    fit_places,
+    record,
+    scratch_bytes,
+    sync,
+    upload,
+    view,
+    zero,
+)
 from .residual import residual_backward, residual_forward
 from .softmax import softmax_forward
 
@@ -36,6 +47,7 @@ def describe() -> str:
 __all__ = [
     "adamw",
     "alloc",
+    "alloc_places",
     "attention_backward",
     "attention_forward",
     "attention_scores",
@@ -47,6 +59,7 @@ __all__ = [
     "download",
     "encoder_backward",
     "encoder_forward",
+    "fit_places",
     "gelu_backward",
     "gelu_forward",
     "global_norm",

@@ -12,6 +12,20 @@ def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
     return np.zeros(tuple(shape), dtype)
 
 
+def alloc_places(sizes: Sequence[int], dtype: str = "float32", apart: bool = False) -> Any:
+    """Allocate a block of places of so many elements, one behind the other, all zero.
+
+    apart  what lies in two places is read and written by the same op; a device minds
+    """
+    return alloc((sum(sizes),), dtype)
+
+
+def fit_places(block: Any, sizes: Sequence[int]) -> Any:
+    """Give the places of a block anew, of other sizes; None if it cannot hold them."""
+    size = sum(sizes)
+    return view(block, 0, (size,)) if size <= block.size else None
+
+
 def view(array: Any, offset: int, shape: Sequence[int]) -> Any:
     """Give `shape` elements of a flat array, from element `offset` on, sharing its memory."""
     return array[offset : offset + math.prod(shape)].reshape(shape)
