@@ -133,3 +133,16 @@ def zero(array: Array) -> None:
     """Set every element to 0."""
     for piece in array.pieces:
         array.device.clear(piece.buffer, piece.start * ITEM, piece.count * ITEM)
+
+
+def fit_places(block: Array, sizes: Sequence[int]) -> Array | None:
+    """Give the places of a block anew, of other sizes; None if it cannot hold them."""
+    if len(sizes) != len(block.pieces):
+        return None
+    if any(size > piece.count for size, piece in zip(sizes, block.pieces, strict=True)):
+        return None
+    pieces = tuple(
+        Piece(piece.buffer, piece.start, size)
+        for size, piece in zip(sizes, block.pieces, strict=True)
+    )
+    return Array(block.device, (sum(sizes),), block.dtype, pieces)
