@@ -6,6 +6,8 @@ import zlib
 import numpy as np
 import pytest
 
+from .gpu import WEBGPU, require_device
+
 # drawn anew in every run; a failure shows it, and LLMPY_TEST_SEED repeats it
 SEED = int(os.environ.get("LLMPY_TEST_SEED", int.from_bytes(os.urandom(4), "little")))
 
@@ -17,7 +19,9 @@ def rng(request):
     return np.random.default_rng([SEED, zlib.crc32(request.node.nodeid.encode())])
 
 
-@pytest.fixture(params=["numpy", "cpu"])
+@pytest.fixture(params=["numpy", "cpu", WEBGPU])
 def backend(request):
-    """The name of a backend that is built."""
+    """The name of a backend."""
+    if request.param == "webgpu":
+        require_device()
     return request.param

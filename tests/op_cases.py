@@ -21,7 +21,7 @@ OPS = tuple(
     if hasattr(getattr(ops, name), "__wrapped__") and name not in REFERENCE_ONLY
 )
 
-MODULES = {"numpy": "llmpy.ops", "cpu": "llmpy.cpu"}  # the backends
+MODULES = {"numpy": "llmpy.ops", "cpu": "llmpy.cpu", "webgpu": "llmpy.webgpu"}  # the backends
 
 # 1, 2, primes, and just under, on and over a tile of any width
 EDGES = (1, 2, 3, 5, 6, 7, 8, 11, 15, 16, 17, 23, 31, 33, 47, 48, 49, 65, 97)

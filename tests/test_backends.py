@@ -21,9 +21,9 @@ FLAT = ("adamw", "global_norm")  # files of ops without positions
 NO_POSITION = {"B": 2, "T": 3, "C": 6, "OC": 5, "NH": 2, "V": 7, "Vp": 9, "maxT": 4, "N": 0}
 
 
-@pytest.fixture(params=MODULES)
-def backend(request):
-    return importlib.import_module(MODULES[request.param])
+@pytest.fixture
+def backend(backend):
+    return importlib.import_module(MODULES[backend])
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -42,6 +42,8 @@ def compare(backend, name, calls):
     """Check calls of an op against the reference, each by itself and what must be all together."""
     stepped = defaultdict(Together)
     for text, arrays, scalars in calls:
+        if scalars.get("bf16") and backend.name == "webgpu":
+            continue  # in float32 only
         want = call(ops, name, arrays, scalars, "float64")
         got = call(backend, name, arrays, scalars, "float32")
         for output in want:
