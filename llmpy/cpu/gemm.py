@@ -29,7 +29,7 @@ from .caches import second_cache_bytes
 from .column_sums import column_sums
 from .jit import serial
 from .memory import data, max_threads, row, scratch_at
-from .packing import A_GROUP, GROUP, copy_mr, pack_panel_a, pack_panel_b, words
+from .packing import A_GROUP, GROUP, copy_mr, pack_panel, words
 from .simd import MR, NR, W, floats, prefetch
 from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
@@ -66,7 +66,7 @@ def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
             whole += A_GROUP
     for t in range(whole, -(-rows // MR)):
         at = src + 4 * t * MR * step
-        pack_panel_a(dst + 4 * t * A_PANEL, at, ld, unit_k, min(MR, rows - t * MR), k, bf16)
+        pack_panel(dst + 4 * t * A_PANEL, MR, at, ld, unit_k, min(MR, rows - t * MR), k, bf16)
     if sums:
         for c in range(0, rows, GROUP):
             column_sums(sums + 4 * (first + c), src + 4 * c, ld, min(GROUP, rows - c), k)
@@ -115,7 +115,7 @@ def pack_shared(arguments, task, thread):
     cols, k = min(NR, N - p * NR), min(KC, K - q * KC)
     at_b = b + 4 * (p * NR * ldb + q * KC if b_unit_k else p * NR + q * KC * ldb)
     dst = b_packed + 4 * (q * n_panels + p) * B_PANEL
-    pack_panel_b(dst, at_b, ldb, b_unit_k, cols, k, bf16)
+    pack_panel(dst, NR, at_b, ldb, b_unit_k, cols, k, bf16)
 
 
 @serial
@@ -171,7 +171,7 @@ def block_of_c(arguments, task, thread):
             panel_b, ahead = b_packed + 4 * (q * n_panels + p) * B_PANEL, 0
             if not b_packed:
                 panel_b = b_own + 4 * thread * B_PANEL
-                pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k, bf16)
+                pack_panel(panel_b, NR, at_b, ldb, b_unit_k, cols, k, bf16)
                 ahead = at_b + 4 * to_panel if p + 1 < p1 else 0
             column_of_tiles(
                 bf16, at_c, ldc, at_a, a_step, a_row, a_k, rows, panel_b, cols, k, now,
