@@ -13,7 +13,7 @@ bfloat16, 0 for float32.
 import numpy as np
 from numba import njit
 
-from .jit import inlined, part, serial
+from .jit import inlined, part, plain
 from .packing import copy_rows, pack_panel, round_one, words
 from .simd import MR, NR, W, bits_of_float, float_of_bits, floats
 from .tile import ADD, WRITE, tile
@@ -26,7 +26,7 @@ f32 = np.float32
 INFINITY_BITS = np.int32(0x7F800000)
 
 
-@serial
+@plain
 def up(count, unit):
     """Round up to a multiple."""
     return -(-count // unit) * unit

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 
 from ..bfloat16 import rounded_to_bfloat16
-from .jit import inlined, serial
+from .jit import inlined, plain, serial
 from .simd import (
     MR,
     NR,
@@ -83,7 +83,7 @@ def round_one(typingctx, bits):
     return types.int32(types.int32), lambda _, builder, __, args: emit_round(builder, args[0])
 
 
-@serial
+@plain
 def words(k, bf16):
     """Count the words that hold k numbers."""
     return -(-k // STEP) if bf16 else k
