@@ -36,7 +36,7 @@ from .attention_blocks import (
     up,
     write_rows,
 )
-from .jit import inlined, serial
+from .jit import inlined, plain, serial
 from .memory import data, max_threads, scratch_at
 from .packing import copy_rows, words
 from .simd import MR, NR, W, floats
@@ -82,7 +82,7 @@ def pieces_of_head(heads, blocks, tasks):
 Forward = namedtuple("Forward", "Q K V S stride O largest sums end")
 
 
-@serial
+@plain
 def forward_scratch(at, T, HS, bf16):
     """Give the addresses of a thread's scratch, which begins at `at`."""
     n, heads = words(HS, bf16), up(HS, NR)
@@ -185,7 +185,7 @@ def attention_forward(out, lse, qkv, *, NH, bf16=False):
 Backward = namedtuple("Backward", "Q dO Qb dOb KT VT K S dS dQ lse D panel end")
 
 
-@serial
+@plain
 def backward_scratch(at, T, HS, bf16):
     """Give the addresses of a thread's scratch, which begins at `at`.
 
@@ -334,10 +334,11 @@ def sizes(B, T, NH, HS, bf16):
     return pieces, backward_scratch(0, T, HS, bf16).end // 4, sums, 2 * blocks * BLOCK * up(HS, NR)
 
 
-def scratch_words(B, T, NH, HS):
-    """Give the words of scratch that the two passes keep."""
-    _, backward, sums, sums_size = sizes(B, T, NH, HS, 0)
-    return max_threads() * max(forward_scratch(0, T, HS, 0).end // 4, backward) + sums * sums_size
+def scratch_words(B, T, NH, HS, bf16):
+    """Give the words of scratch that the two passes keep, by use."""
+    _, backward, sums, sums_size = sizes(B, T, NH, HS, bf16)
+    own = max(forward_scratch(0, T, HS, bf16).end // 4, backward)
+    return {"attention": max_threads() * own, "attention_sums": sums * sums_size}
 
 
 def attention_backward(dqkv, dout, out, lse, qkv, *, NH, bf16=False):

@@ -13,8 +13,8 @@ bfloat16, 0 for float32.
 import numpy as np
 from numba import njit
 
-from .jit import inlined, part, serial
-from .packing import copy_rows, pack_panel_a, pack_panel_b, round_one, words
+from .jit import inlined, part, plain
+from .packing import copy_rows, pack_panel, round_one, words
 from .simd import MR, NR, W, bits_of_float, float_of_bits, floats
 from .tile import ADD, WRITE, tile
 from .vector_math import FUSED, dot
@@ -26,7 +26,7 @@ f32 = np.float32
 INFINITY_BITS = np.int32(0x7F800000)
 
 
-@serial
+@plain
 def up(count, unit):
     """Round up to a multiple."""
     return -(-count // unit) * unit
@@ -55,7 +55,7 @@ def pack_rows(dst, src, ld, rows, HS, over_rows, bf16):
     for p in range(-(-columns // NR)):
         at = src + 4 * p * NR * (1 if over_rows else ld)
         to, cols = dst + 4 * p * NR * words(k, bf16), min(NR, columns - p * NR)
-        pack_panel_b(to, at, ld, 1 - over_rows, cols, k, bf16)
+        pack_panel(to, NR, at, ld, 1 - over_rows, cols, k, bf16)
 
 
 @part
@@ -128,7 +128,7 @@ def transposed_product(c, ldc, weights, b, block, rows, keys, before, HS, mode, 
         k = words(rows - skipped, bf16)
         a, a_k = weights + 4 * (skipped * block + t * MR), block
         if bf16:
-            pack_panel_a(panel, a, block, 0, MR, rows - skipped, bf16)
+            pack_panel(panel, MR, a, block, 0, MR, rows - skipped, bf16)
             a, a_k = panel, MR
         for p in range(-(-HS // NR)):
             at_b = b + 4 * (p * words(rows, bf16) + words(skipped, bf16)) * NR

@@ -1,24 +1,59 @@
-"""How much memory the kernels take besides their arguments, about, before it is taken."""
+"""How much memory the kernels take besides their arguments, before it is taken.
 
-from collections.abc import Mapping
+It is reckoned in Python alone: nothing compiles before the user is told.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from numba import get_num_threads
 
 from .attention import scratch_words as attention_words
-from .caches import second_cache_bytes
 from .classifier import chunk_rows
-from .gemm import B_PANEL, KC
+from .gemm import KC, can_lie, plan
+from .layernorm import ROWS
 from .memory import max_threads
 
 
 def scratch_bytes(dims: Mapping[str, int], itemsize: int = 4) -> int:
-    """Give about how many bytes a training step's kernels keep as scratch.
+    """Give how many bytes a training step's kernels keep as scratch, in the dtype that takes more.
 
     dims  the letters of a model, and B and T
     """
-    T, C = dims["T"], dims["C"]
-    positions = dims["B"] * T
-    logits = min(positions, chunk_rows(dims["V"])) * dims["V"]  # of a chunk of the classifier
-    block = min(positions * min(KC, 4 * C), second_cache_bytes() // 8)  # of A, packed for L2
-    packed = max_threads() * (block + B_PANEL) + (4 * C * C if positions > KC else 0)
-    layernorm = positions * C // 8  # sums over a few rows
-    attention = attention_words(dims["B"], T, dims["NH"], C // dims["NH"])
-    return itemsize * (logits + packed + layernorm + attention)
+    return itemsize * max(sum(scratch_words(dims, bf16).values()) for bf16 in (False, True))
+
+
+def scratch_words(dims: Mapping[str, int], bf16: bool) -> dict[str, int]:
+    """Give the words of scratch by use, as memory.py keeps them."""
+    B, T, C, V, NH = (dims[letter] for letter in ("B", "T", "C", "V", "NH"))
+    positions = B * T
+    chunk = min(positions, chunk_rows(V))  # of the classifier
+    parts = -(-positions // ROWS) * C
+    words = {
+        **attention_words(B, T, NH, C // NH, bf16),
+        "logits": chunk * V,
+        "sums": -(-positions // KC) * 4 * C,
+        "dweight": parts,
+        "dbias": parts,
+    }
+    products = set(layer_products(positions, C))
+    for rows in {chunk, positions % chunk or chunk}:  # the last chunk may be shorter
+        products |= set(linear_products(rows, C, V))
+    for M, N, K, unit_k in products:
+        in_place = unit_k and can_lie(M, K, bf16)
+        made = plan(M, N, K, in_place=in_place, threads=get_num_threads(), most=max_threads())
+        for use, count in made.scratch.items():
+            words[use] = max(words.get(use, 0), count)
+    return words
+
+
+def layer_products(positions: int, C: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Give M, N, K and a_unit_k of a layer's matrix products, forward and backward."""
+    for inputs, outputs in ((C, 3 * C), (C, C), (C, 4 * C), (4 * C, C)):
+        yield from linear_products(positions, inputs, outputs)
+
+
+def linear_products(rows: int, inputs: int, outputs: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Give the same of inp weight^T, its dinp and its dweight."""
+    yield rows, outputs, inputs, True
+    yield rows, inputs, outputs, True
+    yield outputs, inputs, rows, False

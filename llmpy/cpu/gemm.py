@@ -21,6 +21,7 @@ Rows of a, b and c are contiguous or strided by ld floats.
 """
 
 import math
+from collections import namedtuple
 from functools import cache
 
 from numba import get_num_threads
@@ -29,7 +30,7 @@ from .caches import second_cache_bytes
 from .column_sums import column_sums
 from .jit import serial
 from .memory import data, max_threads, row, scratch_at
-from .packing import A_GROUP, GROUP, copy_mr, pack_panel_a, pack_panel_b, words
+from .packing import A_GROUP, GROUP, copy_mr, pack_panel, words
 from .simd import MR, NR, W, floats, prefetch
 from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
@@ -66,7 +67,7 @@ def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
             whole += A_GROUP
     for t in range(whole, -(-rows // MR)):
         at = src + 4 * t * MR * step
-        pack_panel_a(dst + 4 * t * A_PANEL, at, ld, unit_k, min(MR, rows - t * MR), k, bf16)
+        pack_panel(dst + 4 * t * A_PANEL, MR, at, ld, unit_k, min(MR, rows - t * MR), k, bf16)
     if sums:
         for c in range(0, rows, GROUP):
             column_sums(sums + 4 * (first + c), src + 4 * c, ld, min(GROUP, rows - c), k)
@@ -115,7 +116,7 @@ def pack_shared(arguments, task, thread):
     cols, k = min(NR, N - p * NR), min(KC, K - q * KC)
     at_b = b + 4 * (p * NR * ldb + q * KC if b_unit_k else p * NR + q * KC * ldb)
     dst = b_packed + 4 * (q * n_panels + p) * B_PANEL
-    pack_panel_b(dst, at_b, ldb, b_unit_k, cols, k, bf16)
+    pack_panel(dst, NR, at_b, ldb, b_unit_k, cols, k, bf16)
 
 
 @serial
@@ -171,7 +172,7 @@ def block_of_c(arguments, task, thread):
             panel_b, ahead = b_packed + 4 * (q * n_panels + p) * B_PANEL, 0
             if not b_packed:
                 panel_b = b_own + 4 * thread * B_PANEL
-                pack_panel_b(panel_b, at_b, ldb, b_unit_k, cols, k, bf16)
+                pack_panel(panel_b, NR, at_b, ldb, b_unit_k, cols, k, bf16)
                 ahead = at_b + 4 * to_panel if p + 1 < p1 else 0
             column_of_tiles(
                 bf16, at_c, ldc, at_a, a_step, a_row, a_k, rows, panel_b, cols, k, now,
@@ -204,6 +205,40 @@ def blocks(M, N, K, threads):
     return m_blocks, n_blocks
 
 
+Plan = namedtuple("Plan", "m_blocks n_blocks a_form scratch")
+
+
+def plan(M, N, K, *, in_place, threads, most):
+    """Give the blocks of c, the form of A, and the words of scratch by use.
+
+    in_place  whether the tile can take A from its rows as they lie
+    most      threads that there may be, each with scratch of its own
+    """
+    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
+    m_blocks, n_blocks = blocks(M, N, K, threads)
+    a_form, scratch = OWN, {}
+    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if K <= KC else 1):
+        a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
+    if a_form == SHARED:
+        scratch["a_packed"] = m_panels * k_blocks * A_PANEL
+    elif a_form == OWN:
+        scratch["a_own"] = most * -(-m_panels // m_blocks) * A_PANEL
+    # for a small b, the wait until all is packed costs more than packing it in each block
+    if (m_blocks - 1) * N * K > SMALL * most:
+        scratch["b_packed"] = n_panels * k_blocks * B_PANEL
+    else:
+        scratch["b_own"] = most * B_PANEL
+    return Plan(m_blocks, n_blocks, a_form, scratch)
+
+
+def can_lie(M, lda, bf16):
+    """Tell whether A, with rows along k, can be read as it lies, where there are few panels of B.
+
+    Rows a multiple of 4 KiB apart meet in few sets of the caches.
+    """
+    return not bf16 and (lda % 1024 != 0 or M <= MR)
+
+
 def gemm(
     c, a, b, *, a_unit_k, b_unit_k, K, bf16=False, mode=WRITE, bias=None, epilogue=NOTHING,
     out=None, pre=None, sums=None,
@@ -223,26 +258,17 @@ def gemm(
     Matrices may be slices of wider ones: their last axis is contiguous.
     """
     M, N = c.shape
-    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
-    m_blocks, n_blocks = blocks(M, N, K, get_num_threads())
-    # rows a multiple of 4 KiB apart meet in few sets of the caches
-    in_place = a_unit_k and not bf16 and (row(a) % 1024 or m_panels == 1)
-    a_form = OWN
-    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if K <= KC else 1):
-        a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
-    threads = max_threads()
-    # for a small b, the wait until all is packed costs more than packing it in each block
-    pack_b = (m_blocks - 1) * N * K > SMALL * threads
-    a_packed = a_own = b_packed = 0
-    if a_form == SHARED:
-        a_packed = scratch_at("a_packed", m_panels * k_blocks * A_PANEL)
-    elif a_form == OWN:
-        a_own = scratch_at("a_own", threads * -(-m_panels // m_blocks) * A_PANEL)
-    if pack_b:
-        b_packed = scratch_at("b_packed", n_panels * k_blocks * B_PANEL)
     at_a, at_b, lda, ldb, at_sums = data(a), data(b), row(a), row(b), _at(sums)
-    a_tasks = -(-M // GROUP) * k_blocks if a_packed else 0
-    b_tasks = n_panels * k_blocks if b_packed else 0
+    m_blocks, n_blocks, a_form, scratch = plan(
+        M, N, K, in_place=a_unit_k and can_lie(M, lda, bf16), threads=get_num_threads(),
+        most=max_threads(),
+    )  # fmt: skip
+    at = {use: scratch_at(use, count) for use, count in scratch.items()}
+    a_packed, a_own, b_packed, b_own = (
+        at.get(use, 0) for use in ("a_packed", "a_own", "b_packed", "b_own")
+    )
+    a_tasks = -(-M // GROUP) * -(-K // KC) if a_packed else 0
+    b_tasks = -(-N // NR) * -(-K // KC) if b_packed else 0
     if a_tasks + b_tasks:
         run(
             pack_shared, a_tasks + b_tasks, at_a, lda, a_unit_k, a_tasks, at_b, ldb, b_unit_k,
@@ -252,7 +278,7 @@ def gemm(
         block_of_c, m_blocks * n_blocks, data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb,
         b_unit_k, M, N, K, bf16, mode, _at(bias), epilogue, _at(out), _at(pre),
         0 if out is None else row(out), at_sums, m_blocks, n_blocks, a_packed, a_own, b_packed,
-        scratch_at("b_own", threads * B_PANEL),
+        b_own,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import os
 from functools import cache
 
 from numba import config, njit, types
+from numba.extending import register_jitable
 
 from .kernel_cache import KernelCache, tell_once
 
@@ -76,3 +77,7 @@ def part(function):
 
 
 inlined = njit(error_model="numpy", inline="always")
+
+# plain Python where Python calls it, and compiled within kernels: so sizes are reckoned, and told,
+# before anything compiles
+plain = register_jitable(error_model="numpy")

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 
 from ..bfloat16 import rounded_to_bfloat16
-from .jit import serial
+from .jit import inlined, plain, serial
 from .simd import (
     MR,
     NR,
@@ -83,7 +83,7 @@ def round_one(typingctx, bits):
     return types.int32(types.int32), lambda _, builder, __, args: emit_round(builder, args[0])
 
 
-@serial
+@plain
 def words(k, bf16):
     """Count the words that hold k numbers."""
     return -(-k // STEP) if bf16 else k
@@ -283,64 +283,53 @@ def pack_rest(dst, R, src, step_r, step_k, rows, j, k, bf16):
         j += 1
 
 
-@serial
-def pack_panel_a(dst, src, ld, unit_k, rows, k, bf16):
-    """Pack `rows` <= MR rows of A over k numbers each; rows that are not there are zero.
+@inlined
+def transpose(dst, R, src, ld, bf16):
+    """Pack W words of each of R rows, MR or NR, where memory runs along them."""
+    if bf16:
+        if R == MR:
+            transpose_mr_bf16(dst, src, ld)
+        else:
+            transpose_nr_bf16(dst, src, ld)
+    elif R == MR:
+        transpose_mr(dst, src, ld)
+    else:
+        transpose_nr(dst, src, ld)
 
+
+@inlined
+def copy(dst, R, src, ld, bf16):
+    """Pack one word of each of R rows, MR or NR, where they are neighbours in memory."""
+    if bf16:
+        if R == MR:
+            copy_mr_bf16(dst, src, ld)
+        else:
+            copy_nr_bf16(dst, src, ld)
+    elif R == MR:
+        copy_mr(dst, src, ld)
+    else:
+        copy_nr(dst, src, ld)
+
+
+@serial
+def pack_panel(dst, R, src, ld, unit_k, rows, k, bf16):
+    """Pack `rows` <= R rows of A, or columns of B, over k numbers each; missing ones are zero.
+
+    R       MR for a panel of A, which needs W spare words at its end; NR for one of B
     unit_k  1 where memory runs along k (number j of row r at r * ld + j), 0 where along the rows
             (at j * ld + r)
-
-    The panel needs W spare words at its end.
     """
     step = STEP if bf16 else 1
     j = 0
-    if rows == MR:
-        if unit_k and bf16:
-            while (j + W) * step <= k:
-                transpose_mr_bf16(dst + 4 * j * MR, src + 4 * j * step, ld)
-                j += W
-        elif unit_k:
-            while j + W <= k:
-                transpose_mr(dst + 4 * j * MR, src + 4 * j, ld)
-                j += W
-        elif bf16:
-            while (j + 1) * step <= k:
-                copy_mr_bf16(dst + 4 * j * MR, src + 4 * j * step * ld, ld)
-                j += 1
-        else:
-            while j < k:
-                copy_mr(dst + 4 * j * MR, src + 4 * j * ld, ld)
-                j += 1
-    pack_rest(dst, MR, src, ld if unit_k else 1, 1 if unit_k else ld, rows, j, k, bf16)
-
-
-@serial
-def pack_panel_b(dst, src, ld, unit_k, cols, k, bf16):
-    """Pack `cols` <= NR columns of B over k numbers each; columns that are not there are zero.
-
-    unit_k  1 where memory runs along k (number j of column c at c * ld + j), 0 where along the
-            columns (at j * ld + c)
-    """
-    step = STEP if bf16 else 1
-    j = 0
-    if cols == NR:
-        if unit_k and bf16:
-            while (j + W) * step <= k:
-                transpose_nr_bf16(dst + 4 * j * NR, src + 4 * j * step, ld)
-                j += W
-        elif unit_k:
-            while j + W <= k:
-                transpose_nr(dst + 4 * j * NR, src + 4 * j, ld)
-                j += W
-        elif bf16:
-            while (j + 1) * step <= k:
-                copy_nr_bf16(dst + 4 * j * NR, src + 4 * j * step * ld, ld)
-                j += 1
-        else:
-            while j < k:
-                copy_nr(dst + 4 * j * NR, src + 4 * j * ld, ld)
-                j += 1
-    pack_rest(dst, NR, src, ld if unit_k else 1, 1 if unit_k else ld, cols, j, k, bf16)
+    if rows == R and unit_k:
+        while (j + W) * step <= k:
+            transpose(dst + 4 * j * R, R, src + 4 * j * step, ld, bf16)
+            j += W
+    elif rows == R:
+        while (j + 1) * step <= k:
+            copy(dst + 4 * j * R, R, src + 4 * j * step * ld, ld, bf16)
+            j += 1
+    pack_rest(dst, R, src, ld if unit_k else 1, 1 if unit_k else ld, rows, j, k, bf16)
 
 
 @serial

@@ -69,7 +69,7 @@ PANELS = """
 import numpy as np
 from llmpy.bfloat16 import rounded_to_bfloat16
 from llmpy.cpu.memory import alloc, data
-from llmpy.cpu.packing import pack_panel_a, pack_panel_b, words
+from llmpy.cpu.packing import pack_panel, words
 from llmpy.cpu.simd import MR, NR, W
 from llmpy.cpu.tile import WRITE, tile
 
@@ -80,8 +80,8 @@ for unit_k in (0, 1):
         stored_a = np.ascontiguousarray(a if unit_k else a.T)
         stored_b = np.ascontiguousarray(b.T if unit_k else b)
         packed_a, packed_b = alloc((words(k, 1) * MR + W,)), alloc((words(k, 1) * NR,))
-        pack_panel_a(data(packed_a), data(stored_a), stored_a.shape[1], unit_k, MR, k, 1)
-        pack_panel_b(data(packed_b), data(stored_b), stored_b.shape[1], unit_k, NR, k, 1)
+        pack_panel(data(packed_a), MR, data(stored_a), stored_a.shape[1], unit_k, MR, k, 1)
+        pack_panel(data(packed_b), NR, data(stored_b), stored_b.shape[1], unit_k, NR, k, 1)
         c = np.full((MR, NR), np.nan, np.float32)
         tile(1, data(c), NR, data(packed_a), 1, MR, data(packed_b), words(k, 1), WRITE, 0)
         want = rounded_to_bfloat16(a).astype(float) @ rounded_to_bfloat16(b)
