@@ -13,6 +13,7 @@ wgpu's errors become BackendError, with the name of the kernel where there is on
 import contextlib
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -36,6 +37,16 @@ LARGEST_BUFFER = 2**32 - 4  # so that elements and bytes are counted in u32
 
 ALIGNMENT = 256  # bytes: where a binding may begin
 SLOTS = 256  # scalars of so many dispatches lie in one buffer
+
+
+@dataclass
+class _Place:
+    """A buffer that is written again and again."""
+
+    buffer: Any
+    content: bytes = b""
+    used: int = -1  # submits before the last command that sees it
+    recorded: bool = False  # so that it may be seen at any time
 
 
 class Device:
@@ -66,6 +77,7 @@ class Device:
         self._pipelines: dict[Any, Any] = {}
         self._scalars: dict[bytes, dict[str, Any]] = {}
         self._slot_buffer: Any = None
+        self._changing: dict[str, _Place] = {}
         self._staged: Any = None  # through which is read
         usage = self.wgpu.BufferUsage
         self.usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
@@ -126,7 +138,8 @@ class Device:
     def scalars(self, values: Sequence[int | float]) -> dict[str, Any]:
         """Give a resource of a uniform struct: each int a u32, each float an f32.
 
-        The same values share a place, and it is never written again.
+        The same values share a place, and it is never written again: not for what differs from
+        step to step.
         """
         content = pack_scalars(values)
         if content not in self._scalars:
@@ -139,6 +152,25 @@ class Device:
                 "buffer": self._slot_buffer, "offset": slot * ALIGNMENT, "size": len(content),
             }  # fmt: skip
         return self._scalars[content]
+
+    def changing(self, use: str, content: bytes) -> dict[str, Any]:
+        """Give a resource of bytes that differ from call to call, one place for each use.
+
+        It is written again in place; commands on their way that see what it held are sent first.
+        A recorded command sees what was written last.
+        """
+        place = self._changing.get(use)
+        if place is None or place.buffer.size < len(content):
+            usage = self.usage | self.wgpu.BufferUsage.UNIFORM
+            place = self._changing[use] = _Place(self.buffer(len(content), use, usage))
+        if place.content != content:
+            if place.recorded or place.used == self.submits:
+                self.submit()
+            self.queue.write_buffer(place.buffer, 0, content)
+            place.content = content
+        place.used = self.submits
+        place.recorded |= self.captured is not None
+        return {"buffer": place.buffer, "offset": 0, "size": len(content)}
 
     # commands
 

@@ -26,7 +26,7 @@ def run(
     arrays: Mapping[int, Array | None],
     groups: int | tuple[int, int, int],
     scalars: Sequence[int | float] = (),
-    scratch: Sequence[Array] = (),
+    scratch: Sequence[Array | Mapping[str, Any]] = (),
     **constants: float,
 ) -> None:
     """Run an entry point of a kernel file.
@@ -34,7 +34,7 @@ def run(
     arrays     what stands at the bindings of group 0; None is an array of zeros, of 64 elements
     groups     workgroups: a row of tasks, or a grid as it is
     scalars    the fields of the uniform struct: ints are u32, floats f32
-    scratch    what stands at group 1 from binding 1 on
+    scratch    what stands at group 1 from binding 1 on: arrays, or resources of `Device.changing`
     constants  values for the file's `override` constants
     """
     device = next(array.device for array in arrays.values() if array is not None)
@@ -46,7 +46,8 @@ def run(
     bindings = [device.bind(pipeline, 0, own)]
     if scalars or scratch:
         extra = {0: device.scalars(scalars)} if scalars else {}
-        extra |= {i: _resource(device, entry, array) for i, array in enumerate(scratch, 1)}
+        for i, what in enumerate(scratch, 1):
+            extra[i] = _resource(device, entry, what) if isinstance(what, Array) else dict(what)
         bindings.append(device.bind(pipeline, 1, extra))
     device.dispatch(pipeline, tuple(bindings), grid)
 
