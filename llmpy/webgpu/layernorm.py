@@ -1,15 +1,44 @@
 """LayerNorm on a GPU. The maths and the contract are in ops/layernorm.py."""
 
-from .kernels import run
+from .kernels import run, scratch_array
+from .memory import zero
+from .ranges import parts
+
+ROWS = 64  # positions of a chunk of the backward pass; same as layernorm.wgsl
+COLUMNS = 64  # channels of a workgroup of the backward pass's sums; same as there
 
 
 def layernorm_forward(out, mean, rstd, inp, weight, bias):
-    arrays = dict(enumerate((out, mean, rstd, inp, weight, bias)))
-    run(
-        "layernorm",
-        "layernorm_forward",
-        arrays,
-        mean.size,
-        C=inp.shape[-1],
-        HAS_BIAS=bias is not None,
-    )
+    scalars = (inp.shape[-1], bias is not None, False)
+    for part in parts(mean.size, out, mean, rstd, inp):
+        arrays = dict(enumerate((*part, weight, bias)))
+        run("layernorm", "layernorm_forward", arrays, part[1].size, scalars)
+
+
+def residual_layernorm_forward(residual, out, mean, rstd, inp1, inp2, weight, bias):
+    stem, entry = "residual_layernorm", "residual_layernorm_forward"
+    scalars = (inp1.shape[-1], bias is not None)
+    for part in parts(mean.size, residual, out, mean, rstd, inp1, inp2):
+        run(stem, entry, dict(enumerate((*part, weight, bias))), part[2].size, scalars)
+
+
+def layernorm_backward(dinp, dweight, dbias, dout, inp, weight, mean, rstd, *, accumulate):
+    C = inp.shape[-1]
+    if mean.size == 0 and not accumulate:
+        zero(dweight)
+        if dbias is not None:
+            zero(dbias)
+    for part in parts(mean.size, dinp, dout, inp, mean, rstd):
+        part_dinp, part_dout, part_inp, part_mean, part_rstd = part
+        count = part_mean.size
+        scalars = (C, dbias is not None, accumulate)
+        arrays = {3: part_dout, 4: part_inp, 6: part_mean, 7: part_rstd}
+        whole = {0: part_dinp, 5: weight, **arrays}
+        run("layernorm", "layernorm_backward", whole, count, scalars)
+        chunks, blocks = -(-count // ROWS), -(-C // COLUMNS)
+        sums = (scratch_array(mean.device, "layernorm sums", 2 * chunks * C),)
+        entry = "layernorm_backward_sums"
+        run("layernorm", entry, arrays, chunks * blocks, scalars, sums)
+        entry = "layernorm_backward_weights"
+        run("layernorm", entry, {1: dweight, 2: dbias}, blocks, scalars, sums)
+        accumulate = True
