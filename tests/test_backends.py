@@ -28,22 +28,20 @@ def backend(backend):
 
 @pytest.mark.parametrize("name", OPS)
 def test_op_equals_the_reference(backend, name, rng):
-    compare(backend, name, all_calls(name, rng))
+    compare(backend, name, all_calls(name, rng, backend=backend))
 
 
 @pytest.mark.parametrize("empty", ["B", "T"])
 @pytest.mark.parametrize("name", [name for name in OPS if op_file(name) not in FLAT])
 def test_an_op_on_no_position(backend, name, empty, rng):
     """What is added to is as it was; what is written is the sum of nothing."""
-    compare(backend, name, all_calls(name, rng, [{**NO_POSITION, empty: 0}]))
+    compare(backend, name, all_calls(name, rng, [{**NO_POSITION, empty: 0}], backend))
 
 
 def compare(backend, name, calls):
     """Check calls of an op against the reference, each by itself and what must be all together."""
     stepped = defaultdict(Together)
     for text, arrays, scalars in calls:
-        if scalars.get("bf16") and backend.name == "webgpu":
-            continue  # in float32 only
         want = call(ops, name, arrays, scalars, "float64")
         got = call(backend, name, arrays, scalars, "float32")
         for output in want:
@@ -191,7 +189,7 @@ HARD = [
     ("name", "harden", "tolerance"), HARD, ids=[f"{n}-{f.__name__}" for n, f, _ in HARD]
 )
 def test_hard_inputs(backend, name, harden, tolerance, rng):
-    for text, arrays, scalars in all_calls(name, rng, [SMALL, WIDE, NARROW]):
+    for text, arrays, scalars in all_calls(name, rng, [SMALL, WIDE, NARROW], backend):
         harden(arrays)
         round_arrays(arrays)
         want = call(ops, name, arrays, scalars, "float64")
@@ -204,7 +202,7 @@ def test_hard_inputs(backend, name, harden, tolerance, rng):
 def test_attention_backward_with_steep_scores(backend, rng):
     """The gradient of a saturated softmax is the difference of near equals: judged by its size."""
     sizes = {"B": 2, "T": 17, "C": 32, "NH": 2}
-    for text, arrays, scalars in all_calls("attention_backward", rng, [sizes]):
+    for text, arrays, scalars in all_calls("attention_backward", rng, [sizes], backend):
         arrays["qkv"] *= 6
         round_arrays(arrays)
         forward = {"out": arrays["out"], "lse": arrays["lse"], "qkv": arrays["qkv"]}

@@ -22,9 +22,9 @@ def backend(backend):
     return importlib.import_module(MODULES[backend])
 
 
-def hurt_calls(name, value, rng):
+def hurt_calls(backend, name, value, rng):
     """Go through calls with one element of one input changed to `value`; also give its name."""
-    for text, arrays, scalars in all_calls(name, rng, [ODD, WIDE]):
+    for text, arrays, scalars in all_calls(name, rng, [ODD, WIDE], backend):
         for row in rows(getattr(ops, name)):
             if row.mode not in ("reads", "updates") or row.kind != "f" or arrays[row.name] is None:
                 continue
@@ -37,7 +37,7 @@ def hurt_calls(name, value, rng):
 @pytest.mark.parametrize("name", OPS)
 def test_nan_stays_visible(backend, name, rng):
     """One NaN in any input appears in the same outputs as in the reference, and in no other."""
-    for text, _, arrays, scalars in hurt_calls(name, np.nan, rng):
+    for text, _, arrays, scalars in hurt_calls(backend, name, np.nan, rng):
         want = call(ops, name, arrays, scalars, "float64")
         got = call(backend, name, arrays, scalars, "float32")
         for output in want:
@@ -48,7 +48,7 @@ def test_nan_stays_visible(backend, name, rng):
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_infinity_has_the_effect_that_it_has_in_the_reference(backend, name, value, rng):
-    for text, array, arrays, scalars in hurt_calls(name, value, rng):
+    for text, array, arrays, scalars in hurt_calls(backend, name, value, rng):
         if name == "attention_backward" and array != "out":  # out and lse as they would come
             forward = arrays["out"], arrays["lse"], arrays["qkv"]
             ops.attention_forward(*forward, NH=scalars["NH"], bf16=scalars["bf16"])
@@ -63,7 +63,7 @@ def test_infinity_has_the_effect_that_it_has_in_the_reference(backend, name, val
 
 def check_reach(backend, name, sizes, spoiled, reached, rng, value=np.nan):
     """Spoil elements, `spoiled` = (array, index), and check just which outputs aren't finite."""
-    for text, arrays, scalars in all_calls(name, rng, [sizes]):
+    for text, arrays, scalars in all_calls(name, rng, [sizes], backend):
         array, index = spoiled
         arrays[array][index] = value
         got = call(backend, name, arrays, scalars, "float32")
