@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from .gpu import WEBGPU, require_device
+from .gpu import WEBGPU, pytest_runtest_makereport, require_device  # noqa: F401  # a hook
 
 # drawn anew in every run; a failure shows it, and LLMPY_TEST_SEED repeats it
 SEED = int(os.environ.get("LLMPY_TEST_SEED", int.from_bytes(os.urandom(4), "little")))

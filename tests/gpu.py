@@ -42,3 +42,13 @@ def require_device():
 
 
 WEBGPU = pytest.param("webgpu", marks=pytest.mark.webgpu)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Where an adapter is named, a test of the device that is skipped has failed."""
+    report = yield
+    if report.skipped and "LLMPY_TEST_ADAPTER" in os.environ and item.get_closest_marker("webgpu"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, expected to run on LLMPY_TEST_ADAPTER: {report.longrepr}"
+    return report
