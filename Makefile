@@ -44,4 +44,4 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-parity
+	rm -rf $(VENV) .venv-parity .venv-browser
