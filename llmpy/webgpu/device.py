@@ -68,7 +68,7 @@ class Device:
         with failing("the device is refused"):
             self.device = adapter.request_device_sync(required_limits=self.limits, label="llmpy")
         self.queue = self.device.queue
-        self.tile: dict[str, int] | None = None  # of matmul; None means its default
+        self.tile: str | None = None  # shape of products, one of matmul.TILES; None is its default
         self.dispatches = self.submits = self.bytes_read = 0  # so far
         self.captured: list[tuple[Any, ...]] | None = None  # commands that are being recorded
         self._encoder: Any = None

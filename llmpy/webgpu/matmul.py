@@ -4,12 +4,29 @@ Operands may be larger than a binding, and begin at any element: the three produ
 of rows that a binding can hold, one after the other where they add to the same result.
 """
 
+from .adapters import is_software
 from .device import ALIGNMENT
 from .kernels import aligned, run, scratch_array
 from .memory import ITEM, view
 
-TILE = {"X": 8, "Y": 8, "BK": 8}
-TM = TN = 4  # rows and columns of the result for a thread; same as matmul.wgsl
+# Shapes of the kernel, by name: threads, rows and columns of each, how they go along k. The first
+# is the best compromise over GPUs of four vendors; a software driver loads slowly and needs few
+# threads. Without workgroup memory BK and UNROLL mean nothing.
+# fmt: off
+TILES = {
+    "32x32": {"X": 8, "Y": 8, "TM": 4, "TN": 4, "BK": 8, "UNROLL": 4},
+    "64x64": {"X": 16, "Y": 16, "TM": 4, "TN": 4, "BK": 16, "UNROLL": 4},
+    "64x64-few": {"X": 8, "Y": 8, "TM": 8, "TN": 8, "BK": 16, "UNROLL": 4},
+    "64x128": {"X": 16, "Y": 8, "TM": 8, "TN": 8, "BK": 16, "UNROLL": 4},
+    "128x64": {"X": 16, "Y": 16, "TM": 8, "TN": 4, "BK": 16, "UNROLL": 4},
+    "128x128": {"X": 16, "Y": 16, "TM": 8, "TN": 8, "BK": 8, "UNROLL": 4},
+    "direct-64x64": {"X": 16, "Y": 16, "TM": 4, "TN": 4, "DIRECT": 1},
+    "direct-64x64-few": {"X": 8, "Y": 8, "TM": 8, "TN": 8, "DIRECT": 1},
+    "direct-64x64-fewest": {"X": 8, "Y": 4, "TM": 16, "TN": 8, "DIRECT": 1},
+}
+# fmt: on
+HARDWARE, SOFTWARE = "32x32", "direct-64x64-few"
+
 SUMMED = 64  # rows that one thread sums for the gradient of the bias
 WG = 64  # threads of a workgroup of these sums; same as matmul.wgsl
 
@@ -117,10 +134,16 @@ def product(c_array, a_array, b_array, *, sizes, a, b, c, add=False, bias=None, 
         M, N, K, starts[1] + a[0], *a[1:], starts[2] + b[0], *b[1:], starts[0] + c[0], c[1],
         *starts[3:], bias is not None, add,
     )  # fmt: skip
-    tile = c_array.device.tile or TILE
-    groups = -(-M // (TM * tile["Y"])) * -(-N // (TN * tile["X"]))
-    units = {"A_UNIT_K": a[2] == 1, "B_UNIT_K": b[2] == 1}
-    run("matmul", entry, arrays, groups, scalars, **units, **tile)
+    tile = tile_of(c_array.device)
+    groups = -(-M // (tile["TM"] * tile["Y"])) * -(-N // (tile["TN"] * tile["X"]))
+    if "DIRECT" not in tile:
+        tile = {**tile, "A_UNIT_K": a[2] == 1, "B_UNIT_K": b[2] == 1}
+    run("matmul", entry, arrays, groups, scalars, **tile)
+
+
+def tile_of(device):
+    """Give the shape that products on a device have: its own, else what suits such devices."""
+    return TILES[device.tile or (SOFTWARE if is_software(device.adapter) else HARDWARE)]
 
 
 def bias_gradient(dbias, dout, add):

@@ -9,17 +9,20 @@
 //     dinp_product       dinp     dout       weight^T   m a position, n a channel of the input
 //     dweight_product    dweight  dout^T     inp^T      m and n channels, k a position
 //
-// A workgroup computes TM * Y rows and TN * X columns of c. It brings BK columns of a and of b
-// at a time into workgroup memory, as [k][m] and [k][n].
+// A workgroup computes BM rows and BN columns of c. It brings BK columns of a and of b at a time
+// into workgroup memory, as [k][m] and [k][n], where a thread reads four neighbours at once. A
+// thread has TM rows and TN columns of c: four that are neighbours, or four more in the other half.
 
-override X: u32 = 8u;    // threads of a workgroup across n
-override Y: u32 = 8u;    // and across m
-override BK: u32 = 8u;   // columns of a and b that are multiplied at a time
+override X: u32 = 8u;       // threads of a workgroup across n
+override Y: u32 = 8u;       // and across m
+override TM: u32 = 4u;      // rows of c for a thread: 4, 8 or 16
+override TN: u32 = 4u;      // columns of c for a thread: 4 or 8
+override BK: u32 = 8u;
+override DIRECT: bool = false;   // read a and b where they are, without workgroup memory
+override UNROLL: u32 = 1u;  // how many of BK are in the text of the loop: 1, 2 or 4
 override A_UNIT_K: bool = true;  // a[m,k] and a[m,k+1] are neighbours; else a[m,k] and a[m+1,k]
 override B_UNIT_K: bool = true;
 
-const TM = 4u;           // rows and columns of c for a thread
-const TN = 4u;
 override BM = TM * Y;
 override BN = TN * X;
 
@@ -44,10 +47,13 @@ struct Shape {
 @group(0) @binding(5) var<storage, read> pre: array<f32>;        // as c
 @group(1) @binding(0) var<uniform> shape: Shape;
 
-var<workgroup> a_tile: array<f32, BK * BM>;  // [k][m]
-var<workgroup> b_tile: array<f32, BK * BN>;  // [k][n]
+var<workgroup> a_tile: array<vec4f, BK * BM / 4u>;  // [k][m]
+var<workgroup> b_tile: array<vec4f, BK * BN / 4u>;  // [k][n]
 
-struct Tile { r0: vec4f, r1: vec4f, r2: vec4f, r3: vec4f }
+// What a thread sums, four rows of c: a column of each matrix is a row of four.
+struct Rows { left: mat4x4f, right: mat4x4f }
+
+struct Tile { r0: Rows, r1: Rows, r2: Rows, r3: Rows }
 
 // Give the first row and column of a task's tile; the row may lie beyond the last.
 fn corner(task: u32) -> vec2u {
@@ -55,38 +61,110 @@ fn corner(task: u32) -> vec2u {
     return vec2u(task / across * BM, task % across * BN);
 }
 
+// Elements of the operands, 0 beyond their ends.
+fn a_at(m: u32, k: u32) -> f32 {
+    let inside = m < shape.M && k < shape.K;
+    let at = shape.a_start + m * shape.a_row + k * shape.a_column;
+    return select(0.0, a[select(0u, at, inside)], inside);
+}
+
+fn b_at(n: u32, k: u32) -> f32 {
+    let inside = n < shape.N && k < shape.K;
+    let at = shape.b_start + n * shape.b_row + k * shape.b_column;
+    return select(0.0, b[select(0u, at, inside)], inside);
+}
+
+// Fill both tiles, neighbouring threads from neighbouring places.
 fn load(m0: u32, n0: u32, k0: u32, lane: u32) {
-    for (var t = lane; t < BK * BM; t += X * Y) {
-        let m = select(t % BM, t / BK, A_UNIT_K);
-        let k = select(t / BM, t % BK, A_UNIT_K);
-        let inside = m0 + m < shape.M && k0 + k < shape.K;
-        let at = shape.a_start + (m0 + m) * shape.a_row + (k0 + k) * shape.a_column;
-        a_tile[k * BM + m] = select(0.0, a[select(0u, at, inside)], inside);
+    for (var t = lane; t < BK * BM / 4u; t += X * Y) {
+        let i = select(t % (BM / 4u), t / BK, A_UNIT_K);
+        let k = select(t / (BM / 4u), t % BK, A_UNIT_K);
+        let m = m0 + i * 4u;
+        a_tile[k * (BM / 4u) + i] = vec4f(
+            a_at(m, k0 + k), a_at(m + 1u, k0 + k), a_at(m + 2u, k0 + k), a_at(m + 3u, k0 + k));
     }
-    for (var t = lane; t < BK * BN; t += X * Y) {
-        let n = select(t % BN, t / BK, B_UNIT_K);
-        let k = select(t / BN, t % BK, B_UNIT_K);
-        let inside = n0 + n < shape.N && k0 + k < shape.K;
-        let at = shape.b_start + (n0 + n) * shape.b_row + (k0 + k) * shape.b_column;
-        b_tile[k * BN + n] = select(0.0, b[select(0u, at, inside)], inside);
+    for (var t = lane; t < BK * BN / 4u; t += X * Y) {
+        let i = select(t % (BN / 4u), t / BK, B_UNIT_K);
+        let k = select(t / (BN / 4u), t % BK, B_UNIT_K);
+        let n = n0 + i * 4u;
+        b_tile[k * (BN / 4u) + i] = vec4f(
+            b_at(n, k0 + k), b_at(n + 1u, k0 + k), b_at(n + 2u, k0 + k), b_at(n + 3u, k0 + k));
     }
 }
 
-fn product(m0: u32, n0: u32, lane: u32) -> Tile {
+// Add the outer product of four rows and four columns.
+fn outer(c: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
+    return mat4x4f(
+        fma(vec4f(a.x), b, c[0]), fma(vec4f(a.y), b, c[1]),
+        fma(vec4f(a.z), b, c[2]), fma(vec4f(a.w), b, c[3]));
+}
+
+fn add_rows(c: Rows, a: vec4f, b0: vec4f, b1: vec4f) -> Rows {
+    if TN == 4u { return Rows(outer(c.left, a, b0), c.right); }
+    return Rows(outer(c.left, a, b0), outer(c.right, a, b1));
+}
+
+fn add_products(tile: ptr<function, Tile>, k: u32, y: u32, x: u32) {
+    let p = k * (BM / 4u) + y;
+    let q = k * (BN / 4u) + x;
+    let b0 = b_tile[q];
+    var b1 = vec4f();
+    if TN > 4u { b1 = b_tile[q + X]; }
+    (*tile).r0 = add_rows((*tile).r0, a_tile[p], b0, b1);
+    if TM > 4u { (*tile).r1 = add_rows((*tile).r1, a_tile[p + Y], b0, b1); }
+    if TM > 8u {
+        (*tile).r2 = add_rows((*tile).r2, a_tile[p + 2u * Y], b0, b1);
+        (*tile).r3 = add_rows((*tile).r3, a_tile[p + 3u * Y], b0, b1);
+    }
+}
+
+fn a_four(at: vec4u) -> vec4f { return vec4f(a[at.x], a[at.y], a[at.z], a[at.w]); }
+
+fn b_four(at: vec4u) -> vec4f { return vec4f(b[at.x], b[at.y], b[at.z], b[at.w]); }
+
+// Rows and columns beyond the last are the last once more, and not written.
+fn direct_product(m: u32, n: u32) -> Tile {
     var tile = Tile();
-    let y = lane / X * TM;
-    let x = lane % X * TN;
+    let four = vec4u(0u, 1u, 2u, 3u);
+    let last_m = vec4u(shape.M - 1u);
+    let last_n = vec4u(shape.N - 1u);
+    let a0 = shape.a_start + min(m + four, last_m) * shape.a_row;
+    let a1 = shape.a_start + min(m + 4u * Y + four, last_m) * shape.a_row;
+    let a2 = shape.a_start + min(m + 8u * Y + four, last_m) * shape.a_row;
+    let a3 = shape.a_start + min(m + 12u * Y + four, last_m) * shape.a_row;
+    let b0 = shape.b_start + min(n + four, last_n) * shape.b_row;
+    let b1 = shape.b_start + min(n + 4u * X + four, last_n) * shape.b_row;
+    for (var k = 0u; k < shape.K; k++) {
+        let p = k * shape.a_column;
+        let q = k * shape.b_column;
+        let left = b_four(b0 + q);
+        var right = vec4f();
+        if TN > 4u { right = b_four(b1 + q); }
+        tile.r0 = add_rows(tile.r0, a_four(a0 + p), left, right);
+        if TM > 4u { tile.r1 = add_rows(tile.r1, a_four(a1 + p), left, right); }
+        if TM > 8u {
+            tile.r2 = add_rows(tile.r2, a_four(a2 + p), left, right);
+            tile.r3 = add_rows(tile.r3, a_four(a3 + p), left, right);
+        }
+    }
+    return tile;
+}
+
+fn product(m0: u32, n0: u32, lane: u32) -> Tile {
+    let y = lane / X;
+    let x = lane % X;
+    if DIRECT { return direct_product(m0 + y * 4u, n0 + x * 4u); }
+    var tile = Tile();
     for (var k0 = 0u; k0 < shape.K; k0 += BK) {
         load(m0, n0, k0, lane);
         workgroupBarrier();  // the tiles are there
-        for (var k = 0u; k < BK; k++) {
-            let p = k * BM + y;
-            let q = k * BN + x;
-            let v = vec4f(b_tile[q], b_tile[q + 1u], b_tile[q + 2u], b_tile[q + 3u]);
-            tile.r0 += a_tile[p] * v;
-            tile.r1 += a_tile[p + 1u] * v;
-            tile.r2 += a_tile[p + 2u] * v;
-            tile.r3 += a_tile[p + 3u] * v;
+        for (var k = 0u; k < BK; k += UNROLL) {
+            add_products(&tile, k, y, x);
+            if UNROLL > 1u { add_products(&tile, k + 1u, y, x); }
+            if UNROLL > 2u {
+                add_products(&tile, k + 2u, y, x);
+                add_products(&tile, k + 3u, y, x);
+            }
         }
         workgroupBarrier();  // all have read them
     }
@@ -122,37 +200,39 @@ fn complete(m: u32, n: u32, sum: f32) -> f32 {
     return x;
 }
 
-fn inside(m: u32, n: u32) -> bool { return m < shape.M && n < shape.N; }
-
 fn write(m: u32, n: u32, sum: f32) {
-    if inside(m, n) { c[shape.c_start + m * shape.c_row + n] = complete(m, n, sum); }
+    c[shape.c_start + m * shape.c_row + n] = complete(m, n, sum);
 }
 
 fn write_gelu(m: u32, n: u32, sum: f32) {
-    if inside(m, n) {
-        let x = complete(m, n, sum);
-        let at = m * shape.c_row + n;
-        c[shape.c_start + at] = x;
-        out[shape.out_start + at] = gelu(x);
-    }
+    let x = complete(m, n, sum);
+    let at = m * shape.c_row + n;
+    c[shape.c_start + at] = x;
+    out[shape.out_start + at] = gelu(x);
 }
 
 fn write_derivative(m: u32, n: u32, sum: f32) {
-    if inside(m, n) {
-        let at = m * shape.c_row + n;
-        let x = pre[shape.pre_start + at];
-        var y = sum;
-        if shape.add != 0u { y += c[shape.c_start + at]; }
-        c[shape.c_start + at] = y * gelu_derivative(x);
-        out[shape.out_start + at] = gelu(x);
-    }
+    let at = m * shape.c_row + n;
+    let x = pre[shape.pre_start + at];
+    var y = sum;
+    if shape.add != 0u { y += c[shape.c_start + at]; }
+    c[shape.c_start + at] = y * gelu_derivative(x);
+    out[shape.out_start + at] = gelu(x);
 }
 
-fn write_row(m: u32, n: u32, row: vec4f) {
-    write(m, n, row.x);
-    write(m, n + 1u, row.y);
-    write(m, n + 2u, row.z);
-    write(m, n + 3u, row.w);
+// Count how many of four, from `first` on, are before `end`.
+fn present(first: u32, end: u32) -> u32 { return min(max(first, end) - first, 4u); }
+
+fn write_rows(m: u32, n: u32, sums: Rows) {
+    for (var i = 0u; i < present(m, shape.M); i++) {
+        for (var j = 0u; j < present(n, shape.N); j++) { write(m + i, n + j, sums.left[i][j]); }
+        if TN > 4u {
+            let right = n + 4u * X;
+            for (var j = 0u; j < present(right, shape.N); j++) {
+                write(m + i, right + j, sums.right[i][j]);
+            }
+        }
+    }
 }
 
 @compute @workgroup_size(X * Y)
@@ -162,19 +242,26 @@ fn matmul(@builtin(workgroup_id) group: vec3u,
     let first = corner(group.y * groups.x + group.x);
     if first.x >= shape.M { return; }  // the same for the whole workgroup
     let tile = product(first.x, first.y, lane);
-    let m = first.x + lane / X * TM;
-    let n = first.y + lane % X * TN;
-    write_row(m, n, tile.r0);
-    write_row(m + 1u, n, tile.r1);
-    write_row(m + 2u, n, tile.r2);
-    write_row(m + 3u, n, tile.r3);
+    let m = first.x + lane / X * 4u;
+    let n = first.y + lane % X * 4u;
+    write_rows(m, n, tile.r0);
+    if TM > 4u { write_rows(m + 4u * Y, n, tile.r1); }
+    if TM > 8u {
+        write_rows(m + 8u * Y, n, tile.r2);
+        write_rows(m + 12u * Y, n, tile.r3);
+    }
 }
 
-fn write_gelu_row(m: u32, n: u32, row: vec4f) {
-    write_gelu(m, n, row.x);
-    write_gelu(m, n + 1u, row.y);
-    write_gelu(m, n + 2u, row.z);
-    write_gelu(m, n + 3u, row.w);
+fn write_gelu_rows(m: u32, n: u32, sums: Rows) {
+    for (var i = 0u; i < present(m, shape.M); i++) {
+        for (var j = 0u; j < present(n, shape.N); j++) { write_gelu(m + i, n + j, sums.left[i][j]); }
+        if TN > 4u {
+            let right = n + 4u * X;
+            for (var j = 0u; j < present(right, shape.N); j++) {
+                write_gelu(m + i, right + j, sums.right[i][j]);
+            }
+        }
+    }
 }
 
 @compute @workgroup_size(X * Y)
@@ -184,19 +271,26 @@ fn matmul_gelu_forward(@builtin(workgroup_id) group: vec3u,
     let first = corner(group.y * groups.x + group.x);
     if first.x >= shape.M { return; }  // the same for the whole workgroup
     let tile = product(first.x, first.y, lane);
-    let m = first.x + lane / X * TM;
-    let n = first.y + lane % X * TN;
-    write_gelu_row(m, n, tile.r0);
-    write_gelu_row(m + 1u, n, tile.r1);
-    write_gelu_row(m + 2u, n, tile.r2);
-    write_gelu_row(m + 3u, n, tile.r3);
+    let m = first.x + lane / X * 4u;
+    let n = first.y + lane % X * 4u;
+    write_gelu_rows(m, n, tile.r0);
+    if TM > 4u { write_gelu_rows(m + 4u * Y, n, tile.r1); }
+    if TM > 8u {
+        write_gelu_rows(m + 8u * Y, n, tile.r2);
+        write_gelu_rows(m + 12u * Y, n, tile.r3);
+    }
 }
 
-fn write_derivative_row(m: u32, n: u32, row: vec4f) {
-    write_derivative(m, n, row.x);
-    write_derivative(m, n + 1u, row.y);
-    write_derivative(m, n + 2u, row.z);
-    write_derivative(m, n + 3u, row.w);
+fn write_derivative_rows(m: u32, n: u32, sums: Rows) {
+    for (var i = 0u; i < present(m, shape.M); i++) {
+        for (var j = 0u; j < present(n, shape.N); j++) { write_derivative(m + i, n + j, sums.left[i][j]); }
+        if TN > 4u {
+            let right = n + 4u * X;
+            for (var j = 0u; j < present(right, shape.N); j++) {
+                write_derivative(m + i, right + j, sums.right[i][j]);
+            }
+        }
+    }
 }
 
 @compute @workgroup_size(X * Y)
@@ -206,12 +300,14 @@ fn matmul_gelu_backward(@builtin(workgroup_id) group: vec3u,
     let first = corner(group.y * groups.x + group.x);
     if first.x >= shape.M { return; }  // the same for the whole workgroup
     let tile = product(first.x, first.y, lane);
-    let m = first.x + lane / X * TM;
-    let n = first.y + lane % X * TN;
-    write_derivative_row(m, n, tile.r0);
-    write_derivative_row(m + 1u, n, tile.r1);
-    write_derivative_row(m + 2u, n, tile.r2);
-    write_derivative_row(m + 3u, n, tile.r3);
+    let m = first.x + lane / X * 4u;
+    let n = first.y + lane % X * 4u;
+    write_derivative_rows(m, n, tile.r0);
+    if TM > 4u { write_derivative_rows(m + 4u * Y, n, tile.r1); }
+    if TM > 8u {
+        write_derivative_rows(m + 8u * Y, n, tile.r2);
+        write_derivative_rows(m + 12u * Y, n, tile.r3);
+    }
 }
 
 // The gradient of the bias: the sums of SUMMED rows, each by a thread for each column; then theirs.
