@@ -13,4 +13,5 @@ def scratch_bytes(dims: Mapping[str, int], itemsize: int = 4) -> int:
     positions = dims["B"] * dims["T"]
     logits = min(chunk_rows(dims["Vp"]), positions) * dims["Vp"]
     sums = -(-positions // 16) * 4 * dims["C"]  # partial sums of LayerNorm and of biases
-    return itemsize * (logits + sums)
+    dots = positions * dims["NH"]  # of attention: <dout, out>
+    return itemsize * (logits + sums + dots)
