@@ -10,7 +10,6 @@ from llmpy import ops
 from llmpy.errors import UsageError
 
 from ..check import close
-from ..gpu import require_device
 from ..op_cases import call, make_arrays
 from ..tolerances import tolerance_of
 
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.webgpu
 PASSES = ("attention_forward", "attention_backward")
 B, T, NH, HS = 2, 150, 2, 40  # three tiles of rows, and more than 32 channels
 C = NH * HS
-
-
-@pytest.fixture
-def webgpu():
-    require_device()
-    from llmpy import webgpu
-
-    return webgpu
 
 
 def arrays_of(name, sizes, rng):
