@@ -8,8 +8,8 @@ At each step, counted from 0 to `steps`, in this order:
     4  the last step ends here
     5  training     micro-batches, learning rate, norm, clip, update
 
-Gradients are of the mean loss over the step, which is what is told. Clipping scales all gradients by
-clip / norm where the norm is larger. Weight decay is on 2-D tensors.
+Gradients are of the mean loss over the step, which is what is told. Clipping scales all gradients
+by clip / norm where the norm is larger. Weight decay is on 2-D tensors.
 
 A loss or norm that is not finite ends the run, and the model leaves the update out. Source: llm.c,
 train_gpt2.cu.

@@ -4,8 +4,8 @@ The logits of a chunk of positions are made in scratch memory, turned into their
 place, and used up by the two products of the backward pass before the next chunk begins.
 """
 
-from .device import PORTABLE
 from .kernels import run, scratch_array
+from .limits import PORTABLE
 from .matmul import dinp_product, dweight_product, forward_product
 from .memory import ITEM, view, zero
 from .ranges import UNIT

@@ -4,9 +4,6 @@ Commands are collected in one encoder and go to the device together, with `submi
 reads, when memory that they use is written from here, or when a step ends. Within a submit they
 are done in order, each seeing what those before it wrote.
 
-What is asked of the device beyond the limits that every WebGPU device has (PORTABLE) is larger
-buffers and bindings, up to what the adapter gives. No kernel needs anything else.
-
 wgpu's errors become BackendError, with the name of the kernel where there is one.
 """
 
@@ -18,22 +15,9 @@ from importlib import resources
 from typing import Any
 
 from ..errors import BackendError
-from .adapters import describe_adapter, first_line, import_wgpu
-
-# what every device has, by the specification; in bytes, where that is what is counted
-PORTABLE = {
-    "max-storage-buffer-binding-size": 128 << 20,
-    "max-buffer-size": 256 << 20,
-    "max-storage-buffers-per-shader-stage": 8,
-    "max-compute-workgroup-storage-size": 16 << 10,
-    "max-compute-invocations-per-workgroup": 256,
-    "max-compute-workgroup-size-x": 256,
-    "max-compute-workgroup-size-y": 256,
-    "max-compute-workgroup-size-z": 64,
-    "max-compute-workgroups-per-dimension": 65_535,
-}
-RAISED = ("max-storage-buffer-binding-size", "max-buffer-size")
-LARGEST_BUFFER = 2**32 - 4  # so that elements and bytes are counted in u32
+from .adapters import adapter_name, describe_adapter, import_wgpu, misfit
+from .limits import asked_limits
+from .messages import failing
 
 ALIGNMENT = 256  # bytes: where a binding may begin
 SLOTS = 256  # scalars of so many dispatches lie in one buffer
@@ -55,24 +39,27 @@ class Device:
     def __init__(self, adapter: Any, portable: bool = False) -> None:
         """Open the device of an adapter.
 
-        portable  ask for no more than PORTABLE
+        portable  ask for no more than what every WebGPU device has
 
         Raises BackendError where the adapter refuses.
         """
         self.wgpu = import_wgpu()
         self.adapter = adapter
-        self.limits = dict(PORTABLE)
-        if not portable:
-            for name in RAISED:
-                self.limits[name] = max(PORTABLE[name], min(adapter.limits[name], LARGEST_BUFFER))
-        with failing("the device is refused"):
+        lack = misfit(adapter)
+        if lack is not None:
+            raise BackendError(f"webgpu: {adapter_name(adapter)}: {lack}. Use --backend cpu.")
+        self.limits = asked_limits(adapter, portable)
+        with failing(f"{adapter_name(adapter)} cannot be opened"):
             self.device = adapter.request_device_sync(required_limits=self.limits, label="llmpy")
         self.queue = self.device.queue
         self.tile: str | None = None  # shape of products, one of matmul.TILES; None is its default
         self.dispatches = self.submits = self.bytes_read = 0  # so far
         self.captured: list[tuple[Any, ...]] | None = None  # commands that are being recorded
+        self.scratch: dict[str, Any] = {}  # arrays by use, for kernels.py; they grow
         self._encoder: Any = None
         self._pass: Any = None
+        self._first: str | None = None  # kernel in the encoder
+        self._last: str | None = None  # kernel of all
         self._modules: dict[str, Any] = {}
         self._pipelines: dict[Any, Any] = {}
         self._scalars: dict[bytes, dict[str, Any]] = {}
@@ -95,7 +82,7 @@ class Device:
 
     def describe(self) -> str:
         """Say in one line what computes."""
-        return f"{describe_adapter(self.adapter)}, wgpu {self.wgpu.__version__}"
+        return f"wgpu {self.wgpu.__version__} on {describe_adapter(self.adapter)}"
 
     def buffer(self, size: int, label: str, usage: int | None = None) -> Any:
         """Make a buffer of zeros, of `size` bytes. Raises BackendError without memory for it."""
@@ -147,7 +134,7 @@ class Device:
             if slot == 0:
                 usage = self.wgpu.BufferUsage.UNIFORM | self.wgpu.BufferUsage.COPY_DST
                 self._slot_buffer = self.buffer(SLOTS * ALIGNMENT, "scalars", usage)
-            self.queue.write_buffer(self._slot_buffer, slot * ALIGNMENT, content)
+            self.write(self._slot_buffer, slot * ALIGNMENT, content)
             self._scalars[content] = {
                 "buffer": self._slot_buffer, "offset": slot * ALIGNMENT, "size": len(content),
             }  # fmt: skip
@@ -166,11 +153,16 @@ class Device:
         if place.content != content:
             if place.recorded or place.used == self.submits:
                 self.submit()
-            self.queue.write_buffer(place.buffer, 0, content)
+            self.write(place.buffer, 0, content)
             place.content = content
         place.used = self.submits
         place.recorded |= self.captured is not None
         return {"buffer": place.buffer, "offset": 0, "size": len(content)}
+
+    def write(self, buffer: Any, offset: int, content: Any) -> None:
+        """Write bytes into a buffer, after the commands that were submitted."""
+        with failing(f"writing to {buffer.label}"):
+            self.queue.write_buffer(buffer, offset, content)
 
     # commands
 
@@ -210,7 +202,10 @@ class Device:
         self._end_pass()
         encoder, self._encoder = self._encoder, None
         self.submits += 1
-        with failing("commands"):
+        which = f" from {self._first} to {self._last}" if self._first else ""
+        self._first = None
+        with failing(f"commands{which}"):
+            # what is wrong by now, finish raises; within submit, wgpu would end the process
             self.queue.submit([encoder.finish()])
 
     def read(self, buffer: Any, offset: int, size: int) -> bytes:
@@ -219,10 +214,13 @@ class Device:
         self.copy(buffer, offset, self._staged, 0, size)
         self.submit()
         self.bytes_read += size
-        with failing(f"reading {size:,} bytes"):
-            self._staged.map_sync(self.wgpu.MapMode.READ, 0, size)
-            content = bytes(self._staged.read_mapped(0, size))
-            self._staged.unmap()
+        # let go meanwhile: if this is interrupted, it stays mapped, and must not be used again
+        staged, self._staged = self._staged, None
+        with failing(f"reading {size:,} bytes, after {self._last or 'no kernel'}"):
+            staged.map_sync(self.wgpu.MapMode.READ, 0, size)
+            content = bytes(staged.read_mapped(0, size))
+            staged.unmap()
+        self._staged = staged
         return content
 
     def wait(self) -> None:
@@ -255,6 +253,8 @@ class Device:
                 self._pass.set_bind_group(i, group)
             self._pass.dispatch_workgroups(*grid)
             self.dispatches += 1
+            self._last = pipeline.label
+            self._first = self._first or self._last
             return
         self._end_pass()
         if what == "clear":
@@ -278,14 +278,3 @@ def pack_scalars(values: Sequence[int | float]) -> bytes:
     kinds = "".join("f" if isinstance(value, float) else "I" for value in values)
     content = struct.pack(f"<{kinds}", *values)
     return content + bytes(-len(content) % 16)
-
-
-@contextlib.contextmanager
-def failing(what: str) -> Iterator[None]:
-    """Turn what wgpu raises into a BackendError that says at what."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, BackendError):
-            raise
-        raise BackendError(f"webgpu: {what}: {first_line(error)}") from None

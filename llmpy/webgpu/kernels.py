@@ -17,8 +17,6 @@ from ..errors import BackendError
 from .device import ALIGNMENT, Device
 from .memory import ITEM, Array, Piece, allocate
 
-_scratch: dict[tuple[int, str], Array] = {}  # by device and use; they grow
-
 
 def run(
     stem: str,
@@ -54,10 +52,10 @@ def run(
 
 def scratch_array(device: Device, use: str, count: int, dtype: str = "float32") -> Array:
     """Give `count` elements of scratch memory for one use, kept from call to call."""
-    key = (id(device), use)
-    if key not in _scratch or _scratch[key].size < count:
-        _scratch[key] = allocate(device, [max(count, 1)], dtype, apart=True)
-    (piece,) = _scratch[key].pieces
+    kept = device.scratch
+    if use not in kept or kept[use].size < count:
+        kept[use] = allocate(device, [max(count, 1)], dtype, apart=True)
+    (piece,) = kept[use].pieces
     return Array(device, (count,), dtype, (Piece(piece.buffer, 0, count),))
 
 

@@ -106,7 +106,7 @@ def upload(dst: Array, array: NDArray[Any]) -> None:
     for piece in dst.pieces:
         for start in range(0, piece.count, STAGED // ITEM):
             part = flat[at + start : at + min(start + STAGED // ITEM, piece.count)]
-            device.queue.write_buffer(piece.buffer, (piece.start + start) * ITEM, part)
+            device.write(piece.buffer, (piece.start + start) * ITEM, part)
             sent += part.nbytes
             if sent > STAGED:  # else the driver keeps copies of all of it
                 device.wait()
