@@ -2,10 +2,14 @@
 
 Sizes are Python ints, so nothing wraps: B*T*Vp passes 2^31 from B 42 at T 1024.
 
+A tensor may also be larger than the backend can hold in one piece, whatever memory there is. Where
+tensors lie in a device's own memory, nobody says how much of it there is.
+
 On Linux the memory that is left is the smallest of MemAvailable and what each control group
 around the process still allows; a group's page cache can be reclaimed and counts as free.
 """
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +20,7 @@ from .config import TrainConfig
 from .control_groups import ROOT, group_folders, own_groups
 from .errors import UsageError
 from .sizes import GPT2Config
-from .tensors import PARAMS, SCRATCH, acts_table, table_size
+from .tensors import ACTS, PARAMS, SCRATCH, acts_table, axis_size, table_size
 
 
 def model_bytes(config: GPT2Config, itemsize: int = 4) -> int:
@@ -87,22 +91,42 @@ def require_training_memory(who: str, backend: Any, sizes: GPT2Config, config: T
     Raises UsageError if there is less; it names flags with which there would be enough.
     """
     B, T, recompute = config.batch_size, config.seq_len, config.recompute
+    available = available_bytes() if backend.on_host() else None
+    most = backend.largest_tensor()
+    room = math.inf if available is None else available
+    width = math.inf if most is None else most
     needed = training_footprint(backend, sizes, B, T, recompute=recompute)
-    available = available_bytes()
-    if available is None:
-        return f"memory: {amount(needed.total)}: {needed.parts()}"
-    if needed.total <= available:
-        return f"memory: {amount(needed.total)} of {amount(available)}: {needed.parts()}"
+    name, largest = largest_tensor(sizes, B, T)
+    if needed.total <= room and largest <= width:
+        of = "" if available is None else f" of {amount(available)}"
+        return f"memory: {amount(needed.total)}{of}: {needed.parts()}"
     remedy = ""
     for flags, b, t, level in _smaller(B, T, recompute):
-        less = training_footprint(backend, sizes, b, t, recompute=level).total
-        if less <= available:
-            remedy = f" {flags} takes {amount(less)}."
+        less = training_footprint(backend, sizes, b, t, recompute=level)
+        if less.total <= room and largest_tensor(sizes, b, t)[1] <= width:
+            remedy = f" {flags} takes {amount(less.total)}."
             break
+    if needed.total > room:
+        raise UsageError(
+            f"{who}: training with B={B} and T={T} needs {amount(needed.total)} ({needed.parts()}),"
+            f" expected at most the {amount(int(room))} of memory that are available here.{remedy}"
+        )
     raise UsageError(
-        f"{who}: training with B={B} and T={T} needs {amount(needed.total)} ({needed.parts()}),"
-        f" expected at most the {amount(available)} of memory that are available here.{remedy}"
+        f"{who}: training with B={B} and T={T} needs {amount(needed.total)}, of which {name} takes"
+        f" {largest:,} bytes at once, expected at most {most:,}, the largest buffer of this device."
+        + (remedy or " Use --backend cpu.")
     )
+
+
+def largest_tensor(config: GPT2Config, B: int, T: int) -> tuple[str, int]:
+    """Give name and bytes of the largest float32 tensor of a training run, layers apart."""
+    dims = {**config.dims, "B": B, "T": T}
+    sizes = {
+        name: 4 * math.prod(axis_size(axis, dims) for axis in axes if axis != "L")
+        for name, axes in {**PARAMS, **ACTS, **SCRATCH}.items()
+    }
+    name = max(sizes, key=lambda name: sizes[name])
+    return name, sizes[name]
 
 
 def _smaller(B: int, T: int, recompute: int) -> Iterator[tuple[str, int, int, int]]:
@@ -135,13 +159,14 @@ def available_bytes() -> int | None:
     return min(known, default=None)
 
 
-def require_memory(who: str, what: str, needed: int) -> None:
+def require_memory(who: str, what: str, needed: int, backend: Any = None) -> None:
     """Raise UsageError if `needed` bytes are more than there are.
 
-    who     what the message begins with, such as `GPT2`
-    what    what takes the memory, such as `a training step with B=4 and T=64`
+    who      what the message begins with, such as `GPT2`
+    what     what takes the memory, such as `a training step with B=4 and T=64`
+    backend  whose memory it is; None is NumPy's
     """
-    available = available_bytes()
+    available = available_bytes() if backend is None or backend.on_host() else None
     if available is not None and needed > available:
         raise UsageError(
             f"{who}: {what} needs {amount(needed)}, expected at most the"

@@ -63,7 +63,7 @@ class GPT2:
         self.dtype = dtype
         check_dtype("GPT2", dtype, self.backend.name)
         self._tensor_dtype = tensor_dtype(dtype)
-        require_memory("GPT2", "the model", self._model_bytes)
+        require_memory("GPT2", "the model", self._model_bytes, self.backend)
         self.params = Tensors(self.backend, PARAMS, config.dims, self._tensor_dtype)
         self.grads: Tensors | None = None
         self.m: Tensors | None = None
@@ -372,7 +372,7 @@ class GPT2:
     def _adamw(self, outcome: Any, *, decay: str, **scalars: float) -> None:
         """Update the weights, making the moments if there are none."""
         if self.m is None or self.v is None:
-            require_memory("GPT2", "the first update", 2 * self._model_bytes)
+            require_memory("GPT2", "the first update", 2 * self._model_bytes, self.backend)
             self.m = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
             self.v = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
         grads = self._made_grads()

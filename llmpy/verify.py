@@ -142,7 +142,7 @@ def require_steps_memory(
     B, T = state.tokens.shape
     itemsize = np.dtype(tensor_dtype(dtype)).itemsize
     needed = training_footprint(backend, config, B, T, itemsize=itemsize).total
-    require_memory("verify", f"{steps} steps with B={B} and T={T}", needed)
+    require_memory("verify", f"{steps} steps with B={B} and T={T}", needed, backend)
 
 
 def head_lines(config: GPT2Config, version: int, state: DebugState) -> list[str]:

@@ -50,7 +50,7 @@ class Workspace:
             return
         needed = forward_bytes(self.config, B, T, self._itemsize, self.recompute)
         needed -= self._held("acts")
-        require_memory("GPT2", f"a forward pass with B={B} and T={T}", needed)
+        require_memory("GPT2", f"a forward pass with B={B} and T={T}", needed, self.backend)
         # the views go first: they would keep a block that is too small alive beside the new one
         self.shape, self.batch, self.acts, self.scratch = (0, 0), None, None, None
         self.batch = self._prefix("batch", BATCH, B, T, "int32")
@@ -70,7 +70,7 @@ class Workspace:
         needed = backward_bytes(self.config, B, T, self._itemsize) - self._held("scratch")
         needed += ops_bytes(self.backend, self.config, B, T, self._itemsize)
         needed += model_bytes(self.config, self._itemsize) if with_grads else 0
-        require_memory("GPT2", f"a backward pass with B={B} and T={T}", needed)
+        require_memory("GPT2", f"a backward pass with B={B} and T={T}", needed, self.backend)
         self.scratch = self._prefix("scratch", SCRATCH, B, T, self.dtype)
 
     def lnf_rows(self, start: int, count: int) -> Any:

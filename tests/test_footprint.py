@@ -13,6 +13,7 @@ from llmpy.footprint import (
     available_bytes,
     backward_bytes,
     forward_bytes,
+    largest_tensor,
     model_bytes,
     require_memory,
     require_training_memory,
@@ -137,6 +138,15 @@ class Backend:
     """One whose ops take a GB, whatever the sizes."""
 
     scratch_bytes = staticmethod(lambda dims, itemsize: 10**9)
+    largest_tensor = staticmethod(lambda: None)
+    on_host = staticmethod(lambda: True)
+
+
+class Card(Backend):
+    """A device with memory of its own, in buffers of 256 MiB."""
+
+    largest_tensor = staticmethod(lambda: 2**28)
+    on_host = staticmethod(lambda: False)
 
 
 def settings(B=4, recompute=0):
@@ -182,6 +192,58 @@ def test_a_refusal_says_what_would_fit(has, gb, B, recompute, numbers, remedy):
     with pytest.raises(UsageError) as error:
         require_training_memory("train", Backend, D12, settings(B, recompute))
     assert str(error.value) == NEEDED.format(B, *numbers, gb) + remedy
+
+
+def test_the_largest_tensor_has_its_layers_apart():
+    assert largest_tensor(D12, 1, 1) == ("wte", 4 * 50304 * 768)
+    assert largest_tensor(D12, 64, 1024) == ("fch", 4 * 64 * 1024 * 4 * 768)
+
+
+def test_memory_of_a_card_is_not_reckoned_with(has):
+    """Nobody says how much it has: the estimate is told, and nothing refused for it."""
+    has(1)
+    line = require_training_memory("train", Card, D12, settings())
+    assert line == "memory: 4.7 GB: 2.0 GB model, 1.7 GB activations, 1.0 GB scratch"
+    require_memory("GPT2", "the model", 10**10, Card)
+    for backend in (Backend, None):
+        with pytest.raises(UsageError):
+            require_memory("GPT2", "the model", 10**10, backend)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "B", "what", "remedy"),
+    [
+        (
+            D12, 64,
+            "B=64 and T=1024 needs 29.8 GB, of which fch takes 805,306,368 bytes",
+            "--batch-size 16 takes 9.7 GB.",
+        ),
+        (
+            descriptor_config("d48"), 1,
+            "B=1 and T=1024 needs 29.2 GB, of which wte takes 321,945,600 bytes",
+            "Use --backend cpu.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_tensor_that_no_buffer_holds(sizes, B, what, remedy):
+    with pytest.raises(UsageError) as error:
+        require_training_memory("train", Card, sizes, settings(B))
+    assert str(error.value) == (
+        f"train: training with {what} at once, expected at most 268,435,456, the largest buffer of"
+        f" this device. {remedy}"
+    )
+
+
+def test_flags_that_would_fit_have_no_tensor_that_does_not(has):
+    class Shared(Card):
+        on_host = staticmethod(lambda: True)
+
+    has(20)
+    with pytest.raises(UsageError) as error:
+        require_training_memory("train", Shared, D12, settings(64))
+    assert str(error.value) == (
+        NEEDED.format(64, "29.8", "26.8", 20.0) + " --batch-size 16 takes 9.7 GB."
+    )
 
 
 @pytest.mark.parametrize("itemsize", [4, 8])

@@ -8,7 +8,17 @@ import numba
 
 from .. import ops
 from ..ops.contract import bind
-from ..ops.memory import download, fit_places, record, sync, upload, view, zero
+from ..ops.memory import (
+    download,
+    fit_places,
+    largest_tensor,
+    on_host,
+    record,
+    sync,
+    upload,
+    view,
+    zero,
+)
 from . import adamw as _adamw
 from . import attention as _attention
 from . import classifier as _classifier
@@ -26,6 +36,8 @@ from .memory import alloc, alloc_places
 from .threads import set_threads
 
 name = "cpu"
+
+T_UNIT = 1  # `next_logits` takes any length
 
 # fmt: off
 encoder_forward = bind(ops.encoder_forward, _encoder.encoder_forward)
@@ -86,6 +98,7 @@ __all__ = [
     "gelu_backward",
     "gelu_forward",
     "global_norm",
+    "largest_tensor",
     "layernorm_backward",
     "layernorm_forward",
     "logits_forward",
@@ -95,6 +108,7 @@ __all__ = [
     "matmul_gelu_forward",
     "mean_loss",
     "name",
+    "on_host",
     "record",
     "residual_backward",
     "residual_forward",

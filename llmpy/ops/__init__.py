@@ -26,6 +26,8 @@ from .memory import (
     alloc_places,
     download,
     fit_places,
+    largest_tensor,
+    on_host,
     record,
     scratch_bytes,
     sync,
@@ -37,6 +39,8 @@ from .residual import residual_backward, residual_forward
 from .softmax import softmax_forward
 
 name = "numpy"
+
+T_UNIT = 1  # `next_logits` takes any length
 
 
 def describe() -> str:
@@ -63,6 +67,7 @@ __all__ = [
     "gelu_backward",
     "gelu_forward",
     "global_norm",
+    "largest_tensor",
     "layernorm_backward",
     "layernorm_forward",
     "logits_forward",
@@ -72,6 +77,7 @@ __all__ = [
     "matmul_gelu_forward",
     "mean_loss",
     "name",
+    "on_host",
     "record",
     "residual_backward",
     "residual_forward",

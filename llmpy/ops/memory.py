@@ -57,6 +57,16 @@ def scratch_bytes(dims: Mapping[str, int], itemsize: int = 4) -> int:
     return itemsize * (max(classifier, mlp) + dims["Vp"] * C)  # and the gradient to be added
 
 
+def largest_tensor() -> int | None:
+    """Give the most bytes that a tensor may take; None where only memory is a limit."""
+    return None
+
+
+def on_host() -> bool:
+    """Tell whether tensors lie in the memory of this machine, of which the system tells."""
+    return True
+
+
 def sync() -> None:
     """Wait until all calls are done; here they are when they return."""
 

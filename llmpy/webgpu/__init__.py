@@ -23,14 +23,14 @@ from . import matmul as _matmul
 from . import mean_loss as _mean_loss
 from . import residual as _residual
 from . import softmax as _softmax
-from .adapters import choose_adapter
+from .adapters import choose_adapter, shares_memory
 from .device import Device
 from .footprint import scratch_bytes
 from .memory import Array, allocate, download, fit_places, upload, view, zero
 
 name = "webgpu"
 
-T_UNIT = 64  # lengths that `next_logits` rounds up to: what is recorded is for one length
+T_UNIT = 64  # `next_logits` rounds a length up to a multiple: what is recorded is for one
 
 _opened: list[Device] = []
 
@@ -65,12 +65,17 @@ mean_loss = bind(ops.mean_loss, _mean_loss.mean_loss)
 # fmt: on
 
 
-def open_device(adapter: str | None = None, portable: bool = False) -> Device:
-    """Open the adapter of that name or index, instead of the device that was open.
+def open_device(adapter: Any = None, portable: bool = False) -> Device:
+    """Open an adapter, instead of the device that was open.
 
+    adapter   one of `list_adapters`, or its name or index; None is the best
     portable  ask for no more than what every WebGPU device has
+
+    Raises BackendError where there is none or it refuses, UsageError for a name that is none.
     """
-    _opened[:] = [Device(choose_adapter(adapter), portable)]
+    if adapter is None or isinstance(adapter, str):
+        adapter = choose_adapter(adapter)
+    _opened[:] = [Device(adapter, portable)]
     return _opened[0]
 
 
@@ -95,6 +100,16 @@ def alloc_places(sizes: Sequence[int], dtype: str = "float32", apart: bool = Fal
     apart  a buffer for each, since a kernel may not read and write the same one
     """
     return allocate(device(), sizes, dtype, apart=apart)
+
+
+def largest_tensor() -> int:
+    """Give the most bytes that a tensor may take: it lies in one buffer."""
+    return device().max_buffer
+
+
+def on_host() -> bool:
+    """Tell whether tensors lie in the memory of this machine, of which the system tells."""
+    return shares_memory(device().adapter)
 
 
 def record(passes: Callable[[], None]) -> Callable[[], None]:
@@ -128,6 +143,7 @@ __all__ = [
     "gelu_backward",
     "gelu_forward",
     "global_norm",
+    "largest_tensor",
     "layernorm_backward",
     "layernorm_forward",
     "logits_forward",
@@ -137,6 +153,7 @@ __all__ = [
     "matmul_gelu_forward",
     "mean_loss",
     "name",
+    "on_host",
     "open_device",
     "record",
     "residual_backward",
