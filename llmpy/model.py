@@ -161,17 +161,24 @@ class GPT2:
         return self._download_logits(logits).reshape(B, T, V)
 
     def next_logits(self, tokens: ArrayLike) -> NDArray[Any]:
-        """Give the logits (B, V) of the token that follows `tokens`, integers (B, T)."""
-        self._start("next_logits", tokens, None)
+        """Give the logits (B, V) of the token that follows `tokens`, integers (B, T).
+
+        Where the backend records passes, T is rounded up: no token sees those behind it, and a text
+        that grows token by token needs few recordings.
+        """
+        checked = check_tokens("GPT2.next_logits", "tokens", tokens, self.config)
+        B, T = checked.shape
+        unit = self.backend.T_UNIT
+        longer = min(-(-T // unit) * unit, self.config.max_seq_len)
+        self._start("next_logits", np.pad(checked, ((0, 0), (0, longer - T))), None)
         self._run(self._forward_pass, "forward")
-        B, T = self._work.shape
         Vp = self.config.padded_vocab_size
         rows = self._work.lnf_rows
         block = self.backend.alloc((B * Vp,), self._tensor_dtype)
         for b in range(B):  # the last position of each sequence
             row = self.backend.view(block, b * Vp, (1, Vp))
             self.backend.logits_forward(
-                row, rows(b * T + T - 1, 1), self.params.wte, bf16=self._bf16
+                row, rows(b * longer + T - 1, 1), self.params.wte, bf16=self._bf16
             )
         return self._download_logits(self.backend.view(block, 0, (B, Vp)))
 

@@ -8,7 +8,7 @@ import pytest
 from llmpy import ops
 from llmpy.errors import UsageError
 
-from .random_model import TINY, flat, random_batch, random_model
+from .random_model import TINY, random_batch, random_model
 
 
 def test_any_batch_after_any_other(backend):
@@ -43,6 +43,23 @@ def test_next_logits_are_those_of_the_last_position(backend):
     logits = model.next_logits(tokens)
     assert logits.shape == (3, TINY.vocab_size)
     np.testing.assert_allclose(logits, model.forward(tokens)[:, -1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("T", "run"), [(1, 4), (4, 4), (5, 8), (9, 9)])
+def test_a_length_that_is_rounded_up_gives_the_same_logits(monkeypatch, T, run):
+    """As a device wants it; no further than maxT, which is 9."""
+    model = random_model()
+    tokens, _ = random_batch(2, T)
+    want = model.next_logits(tokens)
+    monkeypatch.setattr(ops, "T_UNIT", 4)
+    np.testing.assert_allclose(model.next_logits(tokens), want, rtol=1e-12)
+    assert model._work.shape == (2, run)
+    with pytest.raises(
+        UsageError, match=r"^GPT2\.next_logits: tokens has T = 10, expected at most"
+    ):
+        model.next_logits([[0] * 10])
+    with pytest.raises(UsageError, match=r"^GPT2\.next_logits: tokens\[0, 1\] is 11, expected"):
+        model.next_logits([[0, 11]])
 
 
 def test_later_tokens_do_not_reach_back(backend):
@@ -87,15 +104,15 @@ def test_bad_batches_are_refused(tokens, targets, message):
         random_model().forward(tokens, targets)
 
 
-def test_a_refused_batch_changes_nothing():
-    model = random_model()
+def test_a_refused_batch_changes_nothing(backend):
+    model = random_model(backend=backend, dtype="float32")
     tokens, targets = random_batch(2, 5)
     loss = model.forward_backward(tokens, targets)
-    grads = flat(model.grads)
+    grads = np.array(model.backend.download(model.grads.memory))
     wrong = targets.copy()
     wrong[1, 4] = TINY.vocab_size
     with pytest.raises(UsageError, match=r"^GPT2\.forward_backward: targets\[1, 4\] is 11, "):
         model.forward_backward(tokens, wrong)
-    np.testing.assert_array_equal(flat(model.grads), grads)
+    np.testing.assert_array_equal(model.backend.download(model.grads.memory), grads)
     assert model.mean_loss == loss
     model.backward()  # the last pass still stands
