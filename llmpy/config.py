@@ -191,8 +191,13 @@ class DeviceConfig:
     """What a command computes with."""
 
     backend: str = setting(
-        "auto", None, "what computes (webgpu is not built yet)", choices=BACKENDS
-    )
+        "auto", None, "what computes; auto is a GPU, never one in software, or the CPU",
+        choices=BACKENDS,
+    )  # fmt: skip
+    adapter: str | None = setting(
+        None, None, "GPU of `llmpy info --adapters`, by its name or a part of it, or its index",
+        metavar="NAME|INDEX", unset="the best",
+    )  # fmt: skip
     dtype: str = setting(
         "float32",
         None,
@@ -205,6 +210,27 @@ class DeviceConfig:
         one_of("--backend", self.backend, BACKENDS)
         one_of("--dtype", self.dtype, DTYPES)
         at_least("--threads", self.threads, 1)
+        name = self.backend
+        if self.adapter is not None and name not in ("auto", "webgpu"):
+            raise ConfigError(
+                f"--adapter is given with --backend {name}, expected --backend webgpu"
+            )
+        if self.threads is not None and name not in ("auto", "cpu"):
+            raise ConfigError(f"--threads is given with --backend {name}, expected --backend cpu")
+        if self.threads is not None and self.adapter is not None:
+            raise ConfigError("--threads and --adapter are both given, expected one of them")
+        on_gpu = "--backend webgpu" if name == "webgpu" else self.adapter and "--adapter"
+        if self.dtype != "float32" and on_gpu:
+            raise ConfigError(
+                f"--dtype is {self.dtype} with {on_gpu}, expected float32. Use --backend cpu."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoConfig:
+    """What to tell about."""
+
+    adapters: bool = setting(False, None, "list the GPUs that --backend webgpu can use")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What a command computes with: the backend by name, its threads, a line that says so."""
 
 import functools
+import importlib.util
 import os
 import re
 from typing import Any
@@ -11,23 +12,41 @@ from .console import note, passing
 from .errors import UsageError
 
 
-def open_backend(device: DeviceConfig) -> tuple[Any, str]:
-    """Load the backend and set its threads, before any model is made.
+def open_backend(device: DeviceConfig, largest: int = 0) -> tuple[Any, str]:
+    """Load the backend and set its threads or open its device, before any model is made.
 
-    Returns the backend module and one line about it. Raises UsageError for what is not built yet.
+    largest  bytes of the largest tensor, for `auto` to take a GPU that can hold it
+
+    Returns the backend module and one line about it. Raises BackendError or UsageError for a
+    device that is not to be had.
     """
-    if device.backend == "webgpu":
-        raise UsageError("--backend webgpu is not built yet, expected cpu or numpy")
-    if device.backend == "numpy" and device.threads is not None:
-        raise UsageError("--threads is given with --backend numpy, expected --backend cpu")
-    if device.backend != "numpy":
+    name, adapter, why = device.backend, device.adapter, ""
+    if name == "auto":
+        name, adapter, why = _choose(device, largest)
+    if name == "cpu":
         check_environment()
         tell_of_compiling()
-    backend = load_backend("cpu" if device.backend == "auto" else device.backend)
-    if backend.name == "cpu":
+    backend = load_backend(name)
+    if name == "cpu":
         backend.set_threads(device.threads)
+    if name == "webgpu":
+        backend.open_device(adapter)
     rounded = ", matrix products of bfloat16" if device.dtype == "bfloat16" else ""
-    return backend, f"backend {backend.name}: {backend.describe()}{rounded}"
+    return backend, f"backend {name}: {backend.describe()}{rounded}{why}"
+
+
+def _choose(device: DeviceConfig, largest: int) -> tuple[str, Any, str]:
+    """Give what `auto` means here: backend, adapter, and in a few words why."""
+    if device.threads is not None:
+        return "cpu", None, " (auto, for --threads)"
+    if device.dtype != "float32":
+        return "cpu", None, f" (auto, for {device.dtype})"
+    if importlib.util.find_spec("wgpu") is None and device.adapter is None:
+        return "cpu", None, " (auto: wgpu is not installed)"
+    from .webgpu.adapters import automatic
+
+    adapter, why = automatic(device.adapter, largest)
+    return ("webgpu", adapter, " (auto)") if adapter else ("cpu", None, f" (auto: {why})")
 
 
 def check_environment() -> None:

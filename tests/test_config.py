@@ -62,6 +62,36 @@ from llmpy.errors import ConfigError
         (DeviceConfig, {"threads": 0}, "--threads is 0, expected at least 1"),
         (
             DeviceConfig,
+            {"backend": "numpy", "threads": 2},
+            "--threads is given with --backend numpy, expected --backend cpu",
+        ),
+        (
+            DeviceConfig,
+            {"backend": "webgpu", "threads": 2},
+            "--threads is given with --backend webgpu, expected --backend cpu",
+        ),
+        (
+            DeviceConfig,
+            {"backend": "cpu", "adapter": "0"},
+            "--adapter is given with --backend cpu, expected --backend webgpu",
+        ),
+        (
+            DeviceConfig,
+            {"threads": 2, "adapter": "0"},
+            "--threads and --adapter are both given, expected one of them",
+        ),
+        (
+            DeviceConfig,
+            {"backend": "webgpu", "dtype": "bfloat16"},
+            "--dtype is bfloat16 with --backend webgpu, expected float32. Use --backend cpu.",
+        ),
+        (
+            DeviceConfig,
+            {"adapter": "0", "dtype": "bfloat16"},
+            "--dtype is bfloat16 with --adapter, expected float32. Use --backend cpu.",
+        ),
+        (
+            DeviceConfig,
             {"backend": "cuda"},
             "--backend is cuda, expected one of auto, cpu, webgpu, numpy",
         ),

@@ -1,13 +1,18 @@
 """Backends by name, and what is said of them."""
 
+import importlib.util
+import sys
+
 import numpy as np
 import pytest
 
 from llmpy import device, ops
+from llmpy import webgpu as webgpu_backend
 from llmpy.config import DeviceConfig
 from llmpy.cpu import jit
 from llmpy.device import check_environment, open_backend, tell_of_compiling
-from llmpy.errors import UsageError
+from llmpy.errors import BackendError, UsageError
+from llmpy.webgpu import adapters
 
 
 def test_numpy():
@@ -16,28 +21,69 @@ def test_numpy():
     assert line == f"backend numpy: the NumPy reference, NumPy {np.__version__}"
 
 
-def test_auto_is_the_cpu_and_threads_are_told():
-    backend, line = open_backend(DeviceConfig(threads=1))
+def test_cpu_with_threads():
+    backend, line = open_backend(DeviceConfig(backend="cpu", threads=1))
     assert backend.name == "cpu"
     assert line.startswith("backend cpu: Numba ")
     assert line.endswith(", 1 thread")
     backend.set_threads()
 
 
+@pytest.fixture
+def webgpu(monkeypatch):
+    """The backend, whose device says which adapter was to be opened."""
+    opened = []
+    monkeypatch.setattr(webgpu_backend, "open_device", opened.append)
+    monkeypatch.setattr(webgpu_backend, "describe", lambda: f"wgpu on {opened[-1]}")
+    return webgpu_backend
+
+
+def test_webgpu_opens_the_adapter(webgpu, monkeypatch):
+    monkeypatch.setattr(device, "tell_of_compiling", lambda: pytest.fail("Numba was imported"))
+    for adapter in (None, "Big"):
+        config = DeviceConfig(backend="webgpu", adapter=adapter)
+        assert open_backend(config) == (webgpu, f"backend webgpu: wgpu on {adapter}")
+
+
+def test_auto_takes_the_adapter_that_fits(webgpu, monkeypatch):
+    asked = []
+
+    def automatic(*words):
+        asked.append(words)
+        return "an adapter", ""
+
+    monkeypatch.setattr(adapters, "automatic", automatic)
+    backend, line = open_backend(DeviceConfig(adapter="Big"), largest=123)
+    assert (backend, line) == (webgpu, "backend webgpu: wgpu on an adapter (auto)")
+    assert asked == [("Big", 123)]
+
+
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "end"),
     [
-        ({"backend": "webgpu"}, "--backend webgpu is not built yet, expected cpu or numpy"),
-        (
-            {"backend": "numpy", "threads": 2},
-            "--threads is given with --backend numpy, expected --backend cpu",
-        ),
+        ({}, " (auto: no GPU found)"),
+        ({"threads": 1}, ", 1 thread (auto, for --threads)"),
+        ({"dtype": "bfloat16"}, ", matrix products of bfloat16 (auto, for bfloat16)"),
     ],
 )
-def test_refusals(values, message):
-    with pytest.raises(UsageError) as error:
-        open_backend(DeviceConfig(**values))
-    assert str(error.value) == message
+def test_auto_takes_the_cpu_and_says_why(monkeypatch, values, end):
+    monkeypatch.setattr(adapters, "automatic", lambda *_: (None, "no GPU found"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    backend, line = open_backend(DeviceConfig(**values))
+    assert backend.name == "cpu"
+    assert line.startswith("backend cpu: Numba ")
+    assert line.endswith(end)
+    backend.set_threads()
+
+
+def test_auto_without_wgpu(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    backend, line = open_backend(DeviceConfig())
+    assert backend.name == "cpu"
+    assert line.endswith(" (auto: wgpu is not installed)")
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    with pytest.raises(BackendError, match=r"^webgpu: wgpu is not installed\. Run: pip install "):
+        open_backend(DeviceConfig(adapter="0"))
 
 
 def test_compiling_is_told_once_and_shown_by_kernel(capfd, monkeypatch):

@@ -15,7 +15,7 @@ generate run_folder device c_lines
 model
 passes
 workspace intermediates backends data
-cpu rng footprint
+cpu webgpu rng footprint
 ops
 console control_groups outliers schedule
 formats

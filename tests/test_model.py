@@ -299,14 +299,15 @@ def test_a_nan_weight_stays_visible(backend):
 def test_backends_by_name():
     assert load_backend("numpy") is ops
     assert load_backend("cpu").name == "cpu"
+    assert load_backend("webgpu").name == "webgpu"
     assert GPT2(TINY, ops).backend is ops
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("webgpu", "backend is 'webgpu', expected cpu or numpy: webgpu is not built yet"),
-        ("cuda", "backend is 'cuda', expected cpu or numpy"),
+        ("auto", "backend is 'auto', expected cpu, webgpu or numpy"),
+        ("cuda", "backend is 'cuda', expected cpu, webgpu or numpy"),
     ],
 )
 def test_unknown_backends_are_refused(name, message):
@@ -327,6 +328,16 @@ def test_unknown_backends_are_refused(name, message):
             "float64",
             "GPT2: dtype is float64, expected float32 or bfloat16 on backend cpu."
             " Use backend numpy.",
+        ),
+        (
+            "webgpu",
+            "float64",
+            "GPT2: dtype is float64, expected float32 on backend webgpu. Use backend numpy.",
+        ),
+        (
+            "webgpu",
+            "bfloat16",
+            "GPT2: dtype is bfloat16, expected float32 on backend webgpu. Use backend cpu.",
         ),
     ],
 )

@@ -49,7 +49,7 @@ class Bench:
 
     def limits(self) -> Limits:
         """Measure the machine, on the threads of the cpu backend."""
-        device = dataclasses.replace(self.device, backend="cpu")
+        device = dataclasses.replace(self.device, backend="cpu", adapter=None)
         words = {"device": dataclasses.asdict(device)}
         return Limits(**_answer("limits", "limits", words))
 

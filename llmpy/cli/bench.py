@@ -60,5 +60,4 @@ BENCH = Command(
     text="Time training steps.",
     run=run,
     settings=(BenchConfig, DeviceConfig),
-    not_built=("--adapter",),
 )

@@ -41,6 +41,7 @@ class Command:
     run: Callable[[Mapping[str, Any]], int]  # values, as of `read_values` -> exit status
     settings: tuple[type, ...] = ()  # dataclasses of config.py
     positionals: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name -> help
+    optional: tuple[str, ...] = ()  # positionals that may be left out
     not_built: tuple[str, ...] = ()  # flags
     more: str = ""  # the help's last paragraph
 
@@ -82,7 +83,7 @@ def add_command(subparsers: Any, command: Command) -> None:
         command.name, help=command.text, description=command.text, epilog=_wrapped(command.more)
     )
     for name, text in command.positionals.items():
-        parser.add_argument(name, help=text)
+        parser.add_argument(name, help=text, nargs="?" if name in command.optional else None)
     for setting in command.settings:
         title = (setting.__doc__ or "").split(".")[0].strip().lower()
         group = parser.add_argument_group(title)
@@ -174,6 +175,8 @@ def read_values(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for name, text in command.positionals.items():
+        if given[name] is None and name in command.optional:
+            continue
         if not given[name]:
             raise UsageError(f"{name}: path is empty, expected {text}")
         values[name] = given[name]

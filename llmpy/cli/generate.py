@@ -11,6 +11,7 @@ from ..console import TextStream, is_terminal, note, passing, write
 from ..data.vocabulary import find_tokenizer
 from ..device import open_backend
 from ..errors import FormatError, UsageError
+from ..footprint import largest_tensor
 from ..formats.checkpoint import read_checkpoint_config
 from ..formats.header import read_all
 from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer
@@ -31,9 +32,9 @@ def run(values: Mapping[str, Any]) -> int:
     config: GenerateConfig = make(GenerateConfig, values)
     sampling: SamplingConfig = make(SamplingConfig, values)
     device: DeviceConfig = make(DeviceConfig, values)
-    backend, line = open_backend(device)
     path = values["model"]
     sizes, _ = read_checkpoint_config(path)
+    backend, line = open_backend(device, largest_tensor(sizes, 1, sizes.max_seq_len)[1])
     tokenizer = find_tokenizer(sizes, config.tokenizer, path)
     if tokenizer is None:
         raise UsageError(
@@ -109,7 +110,6 @@ GENERATE = Command(
     run=run,
     settings=(GenerateConfig, SamplingConfig, DeviceConfig),
     positionals={"model": "model FILE.bin"},
-    not_built=("--adapter",),
     more="""\
 The prompt and its continuation go to stdout as UTF-8, and nothing else. An empty prompt starts from
 end-of-text, or from a newline where the vocabulary has none. Each token sees the last max_seq_len

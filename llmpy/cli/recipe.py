@@ -10,7 +10,7 @@ from ..console import note, write
 from ..data.loader import DataLoader, SeedLoader
 from ..device import open_backend
 from ..errors import UsageError
-from ..footprint import require_training_memory
+from ..footprint import largest_tensor, require_training_memory
 from ..formats.tokenizer import check_vocabulary, read_tokenizer
 from ..recipe import Recipe, run_recipe
 from ..train import Loader, check_seq_len
@@ -57,7 +57,6 @@ def open_recipe(
 
     Raises UsageError for a flag that means nothing here; else as `open_run`.
     """
-    backend, line = open_backend(device)
     refused = [flag_of(name) for name in given if name not in SETTINGS]
     refused += [flag for flag, on in (("--out", run.out), ("--no-shuffle", run.no_shuffle)) if on]
     if refused:
@@ -75,6 +74,8 @@ def open_recipe(
     sizes = init_sizes(init, tokenizer.vocab_size if tokenizer and init == "baby" else None)
     config: TrainConfig = make(TrainConfig, given, SEED_RECIPE)
     check_seq_len(config.seq_len, sizes.max_seq_len)
+    _, largest = largest_tensor(sizes, config.batch_size, config.seq_len)
+    backend, line = open_backend(device, largest)
     if tokenizer is not None:
         check_vocabulary(tokenizer, sizes, tokenizer_path)
     order = run.order or "seed"

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..config import BABY, DeviceConfig, RunConfig, TrainConfig
 from ..console import Progress, TextStream, is_terminal, note, write
-from ..device import open_backend
 from ..generate import generate, sampling_rng, start_token
 from ..model import GPT2
 from ..tensors import PARAMS, table_size
@@ -32,12 +31,11 @@ def run(values: Mapping[str, Any]) -> int:
 
 def run_training(run: RunConfig, given: Mapping[str, Any], device: DeviceConfig) -> int:
     """Carry out `llmpy train` without --recipe."""
-    backend, line = open_backend(device)
     with ExitStack() as open_files:
-        opened = open_run(run, given, backend, open_files)
-        for text in (line, *_model_lines(opened), opened.memory, *opened.notes):
+        opened = open_run(run, given, device, open_files)
+        for text in (opened.device, *_model_lines(opened), opened.memory, *opened.notes):
             note(text)
-        model = make_model(opened.init, opened.config, opened.sizes, backend, device.dtype)
+        model = make_model(opened.init, opened.config, opened.sizes, opened.backend, device.dtype)
         if opened.folder is not None:
             opened.folder.start()
             if opened.tokenizer is not None:
@@ -147,7 +145,7 @@ TRAIN = Command(
     run=run,
     settings=(RunConfig, TrainConfig, DeviceConfig),
     not_built=(
-        "--adapter", "--keep", "--major-every", "--resume", "--skip-loss-z", "--skip-norm-z",
+        "--keep", "--major-every", "--resume", "--skip-loss-z", "--skip-norm-z",
         "--hellaswag", "--config",
     ),
     more=f"""\

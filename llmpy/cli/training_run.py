@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from ..config import BABY, RunConfig, TrainConfig
+from ..config import BABY, DeviceConfig, RunConfig, TrainConfig
 from ..console import passing
 from ..data.corpus import corpus_text
 from ..data.loader import DataLoader, MemoryTokens
 from ..data.vocabulary import char_tokenizer, find_tokenizer, gpt2_tokenizer
+from ..device import open_backend
 from ..errors import UsageError
-from ..footprint import require_training_memory
+from ..footprint import largest_tensor, require_training_memory
 from ..formats.checkpoint import read_checkpoint_config
 from ..formats.tokenizer import TOKENIZER_NAME, Tokenizer, read_tokenizer
 from ..model import GPT2
@@ -48,6 +49,8 @@ class Run:
     init: str  # names the model
     sizes: GPT2Config
     config: TrainConfig
+    backend: Any  # module
+    device: str  # a line about what computes
     memory: str  # a line about how much of it training takes
     train_loader: DataLoader
     val_loader: DataLoader | None
@@ -57,11 +60,12 @@ class Run:
     notes: list[str] = field(default_factory=list)
 
 
-def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files: ExitStack) -> Run:
+def open_run(
+    run: RunConfig, given: Mapping[str, Any], device: DeviceConfig, open_files: ExitStack
+) -> Run:
     """Check all settings and make what a training run needs, but for the model.
 
     given       values of TrainConfig's fields, those that were set
-    backend     module
     open_files  closes the data
 
     Raises UsageError, ConfigError or FormatError, and OSError for a file that can't be read.
@@ -81,6 +85,8 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
             f"--seq-len is {config.seq_len}, below the model's max_seq_len {sizes.max_seq_len}:"
             " the positions from there on are not trained"
         )
+    _, largest = largest_tensor(sizes, config.batch_size, config.seq_len)
+    backend, computes = open_backend(device, largest)
     data = _data(run, text, tokenizer)
     train_loader, val_loader = _loaders(run, config, data, sizes.vocab_size, notes, open_files)
     steps = count_steps(config, train_loader)
@@ -94,8 +100,9 @@ def open_run(run: RunConfig, given: Mapping[str, Any], backend: Any, open_files:
     memory = require_training_memory("train", backend, sizes, config)
     init = run.init or "baby"
     return Run(
-        init, sizes, config, memory, train_loader, val_loader, tokenizer, folder, baby, notes
-    )
+        init, sizes, config, backend, computes, memory, train_loader, val_loader, tokenizer, folder,
+        baby, notes,
+    )  # fmt: skip
 
 
 def _sizes_and_tokenizer(

@@ -6,6 +6,8 @@ from typing import Any
 from ..config import DeviceConfig, VerifyConfig
 from ..console import note, write
 from ..device import open_backend
+from ..footprint import largest_tensor
+from ..formats.checkpoint import read_checkpoint_config
 from ..verify import BFLOAT16, verify
 from .flags import Command, make
 
@@ -14,7 +16,8 @@ def run(values: Mapping[str, Any]) -> int:
     """Carry out `llmpy verify`: 0 if all is well, else 1."""
     config: VerifyConfig = make(VerifyConfig, values)
     device: DeviceConfig = make(DeviceConfig, values)
-    backend, line = open_backend(device)
+    sizes, _ = read_checkpoint_config(values["model"])
+    backend, line = open_backend(device, largest_tensor(sizes, 1, 1)[1])
     note(line)
     if device.dtype == "bfloat16" and config.tolerance is None:
         note(f"allowed in bfloat16: {BFLOAT16.line()}")
@@ -37,5 +40,4 @@ VERIFY = Command(
     run=run,
     settings=(VerifyConfig, DeviceConfig),
     positionals={"model": "model FILE.bin", "state": "debug state FILE.bin"},
-    not_built=("--adapter",),
 )

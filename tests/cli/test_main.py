@@ -17,8 +17,10 @@ from llmpy.config import GenerateConfig, TrainConfig
 from llmpy.errors import BackendError, FormatError, NonFiniteError, OrderError, UsageError
 from llmpy.formats.checkpoint import read_checkpoint
 from llmpy.rng import init_params
+from llmpy.webgpu import adapters
 
 from ..tiny_run import CONFIG, write_model
+from ..webgpu.fakes import DISCRETE, LLVMPIPE, wgpu_of
 
 PYTHON = [sys.executable, "-W", "error", "-m", "llmpy"]
 
@@ -97,8 +99,22 @@ VERIFY = ["verify", "--backend", "numpy", "--steps", "2"]
         ("train --recompute 3", "llmpy train: --recompute is 3, expected 0, 1 or 2"),
         ("train -r -1", "llmpy train: --recompute is -1, expected 0, 1 or 2"),
         (
-            "train --backend webgpu",
-            "llmpy train: --backend webgpu is not built yet, expected cpu or numpy",
+            "train --backend webgpu --dtype bfloat16",
+            "llmpy train: --dtype is bfloat16 with --backend webgpu, expected float32."
+            " Use --backend cpu.",
+        ),
+        (
+            "verify m.bin s.bin --adapter 0 --backend numpy",
+            "llmpy verify: --adapter is given with --backend numpy, expected --backend webgpu",
+        ),
+        ("generate m.bin --adapter=", "llmpy generate: --adapter is empty, expected a NAME|INDEX"),
+        (
+            "info",
+            "llmpy info: neither FILE nor --adapters is given, expected one of them",
+        ),
+        (
+            "info m.bin --adapters",
+            "llmpy info: FILE and --adapters are both given, expected one of them",
         ),
         (
             "train --backend numpy --threads 2",
@@ -253,6 +269,46 @@ def test_info_of_a_foreign_file(folder, capfd):
     (folder / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
     assert main(["info", "x.png"]) == 1
     assert "a PNG image" in capfd.readouterr().err
+
+
+def test_info_of_adapters(capfd, monkeypatch):
+    monkeypatch.setattr(adapters, "import_wgpu", wgpu_of(DISCRETE, LLVMPIPE))
+    assert main(["info", "--adapters"]) == 0
+    out, err = capfd.readouterr()
+    assert [line for line in out.splitlines() if line[0] != " "] == [
+        "0  Big 40", "1  llvmpipe (LLVM 15)"
+    ]  # fmt: skip
+    assert err == ""
+
+
+def test_no_gpu_is_one_line_and_status_1(files, capfd, monkeypatch):
+    commands = (
+        "info --adapters", "train --backend webgpu", "train --adapter 0",
+        "generate model.bin --backend webgpu", "verify model.bin s.bin --backend webgpu",
+        "bench --backend webgpu",
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(adapters, "import_wgpu", wgpu_of())
+        for words in commands:
+            assert main(words.split()) == 1
+            who = f"llmpy {words.split()[0]}"
+            assert capfd.readouterr() == ("", f"{who}: {adapters.NO_ADAPTER}\n")
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    for words in commands:
+        assert main(words.split()) == 1
+        who = f"llmpy {words.split()[0]}"
+        told = f"{who}: webgpu: wgpu is not installed. Run: {adapters.INSTALL}\n"
+        assert capfd.readouterr() == ("", told)
+
+
+def test_a_software_adapter_is_announced_and_auto_leaves_it(files, capfd, monkeypatch):
+    monkeypatch.setattr(adapters, "import_wgpu", wgpu_of(LLVMPIPE))
+    monkeypatch.setattr(adapters, "GPU_FILES", ("/",))
+    words = [word for word in files if word not in ("--backend", "numpy")]
+    assert main([*words, "--steps", "1"]) == 0
+    first = capfd.readouterr().err.splitlines()[0]
+    assert first.startswith("backend cpu: Numba ")
+    assert first.endswith(" (auto: llvmpipe (LLVM 15) (Vulkan) is software)")
 
 
 def test_dump_and_verify(files, folder, capfd):
