@@ -81,7 +81,7 @@ def test_every_op_of_the_reference_has_a_table():
         assert rows(getattr(ops, name)), name
 
 
-@pytest.mark.parametrize("backend", ["cpu"])
+@pytest.mark.parametrize("backend", ["cpu", "webgpu"])
 def test_backends_have_the_signatures_of_the_reference(backend):
     module = importlib.import_module(f"llmpy.{backend}")
     assert module.name == backend
