@@ -230,25 +230,24 @@ def call(module, name, arrays, scalars, dtype, offset=0):
 
     Checks that arrays that are only read stay as they are, and so does the memory around each.
     """
-    table = rows(getattr(ops, name))
-    copies, blocks = dict.fromkeys(arrays), {}
+    table, start = rows(getattr(ops, name)), AROUND + offset
+    copies, blocks, before, after = dict.fromkeys(arrays), {}, {}, {}
     for key, array in arrays.items():
         if array is not None:
-            kind = array.dtype if array.dtype == np.int32 else np.dtype(dtype)
-            blocks[key] = _block(module, array.astype(kind), AROUND + offset)
-            copies[key] = module.view(blocks[key], AROUND + offset, array.shape)
-    before = {key: _host(module, copies[key]).copy() for key in blocks}
+            before[key] = array.astype(array.dtype if array.dtype == np.int32 else dtype)
+            blocks[key] = _block(module, before[key], start)
+            copies[key] = module.view(blocks[key], start, array.shape)
     assert getattr(module, name)(*copies.values(), **scalars) is None
     module.sync()
-    after = {key: _host(module, copies[key]) for key in blocks}
+    for key, block in blocks.items():
+        host, stop = np.asarray(module.download(block)), start + before[key].size
+        after[key] = host[start:stop].reshape(before[key].shape)
+        around = np.concatenate([host[:start], host[stop:]])
+        assert (around == SENTINEL).all(), f"{name} wrote outside {key}"
     for row in table:
         if row.mode == "reads" and row.name in after:
             same = np.array_equal(before[row.name], after[row.name], equal_nan=True)
             assert same, f"{name} changed {row.name}, which it only reads"
-    for key, block in blocks.items():
-        host, start = _host(module, block), AROUND + offset
-        around = np.concatenate([host[:start], host[start + arrays[key].size :]])
-        assert (around == SENTINEL).all(), f"{name} wrote outside {key}"
     return {r.name: after[r.name] for r in table if r.mode != "reads" and r.name in after}
 
 
@@ -259,10 +258,6 @@ def _block(module, array, start):
     block = module.alloc(host.shape, str(host.dtype))
     module.upload(block, host)
     return block
-
-
-def _host(module, array):
-    return np.asarray(module.download(array))
 
 
 def all_calls(name, rng, sizes=None, backend=None):
