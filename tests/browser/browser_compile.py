@@ -5,16 +5,35 @@ import importlib
 import pytest
 
 from llmpy.errors import BackendError
+from llmpy.webgpu.matmul import TILES
 
 from .kernel_files import FILES, entry_points, overrides
 
-ENTRIES = [(stem, entry) for stem, code in FILES.items() for entry in entry_points(code)]
+PRODUCTS = ("matmul", "matmul_gelu_forward", "matmul_gelu_backward")
+SHAPES = [
+    {**tile, "A_UNIT_K": i % 2, "B_UNIT_K": i // 2 % 2} for i, tile in enumerate(TILES.values())
+]
+PARTS = [{"FAR": far, "GRADIENT": part} for far in (True, False) for part in (0, 1, 2)]
+# what constants may be besides their defaults, by entry point; WG is 32 at all others
+VARIANTS = {
+    "attention_forward": [{"FAR": False}],
+    "attention_backward": PARTS,
+    **{entry: SHAPES for entry in PRODUCTS},
+}
 
-# what each constant may be besides its default
-OTHER = {
-    "WG": 32, "X": 16, "Y": 16, "BK": 16, "A_UNIT_K": False, "B_UNIT_K": False,
-    "FAR": False, "GRADIENT": 2,
-}  # fmt: skip
+
+def constants_of(stem, entry):
+    """Give the sets of constants to compile an entry point with."""
+    otherwise = [{"WG": 32}] if "WG" in overrides(FILES[stem]) else []
+    return [{}, *VARIANTS.get(entry, otherwise)]
+
+
+CASES = [
+    pytest.param(stem, entry, constants, id="-".join((stem, entry, *map(str, constants.values()))))
+    for stem, code in FILES.items()
+    for entry in entry_points(code)
+    for constants in constants_of(stem, entry)
+]
 
 UNEVEN = """
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
@@ -27,11 +46,16 @@ fn uneven(@builtin(local_invocation_index) lane: u32) {
 """
 
 
-@pytest.mark.parametrize("which", ["default", "other"])
-@pytest.mark.parametrize(("stem", "entry"), ENTRIES, ids=[f"{s}-{e}" for s, e in ENTRIES])
-def test_entry_point_compiles(device, stem, entry, which):
-    others = {name: OTHER[name] for name in overrides(FILES[stem])}
-    device.pipeline(stem, entry, others if which == "other" else {})
+@pytest.mark.parametrize(("stem", "entry", "constants"), CASES)
+def test_entry_point_compiles(device, stem, entry, constants):
+    device.pipeline(stem, entry, constants)
+
+
+@pytest.mark.parametrize("stem", FILES)
+def test_every_constant_is_varied(stem):
+    sets = [x for entry in entry_points(FILES[stem]) for x in constants_of(stem, entry)]
+    varied = {name for constants in sets for name in constants}
+    assert set(overrides(FILES[stem])) <= varied
 
 
 def test_every_kernel_file_is_found():
