@@ -22,7 +22,8 @@ TILES = {
     "128x128": {"X": 16, "Y": 16, "TM": 8, "TN": 8, "BK": 8, "UNROLL": 4},
     "direct-64x64": {"X": 16, "Y": 16, "TM": 4, "TN": 4, "DIRECT": 1},
     "direct-64x64-few": {"X": 8, "Y": 8, "TM": 8, "TN": 8, "DIRECT": 1},
-    "direct-64x64-fewest": {"X": 8, "Y": 4, "TM": 16, "TN": 8, "DIRECT": 1},
+    "direct-128x128": {"X": 8, "Y": 8, "TM": 16, "TN": 16, "DIRECT": 1},
+    "128x128-few": {"X": 8, "Y": 8, "TM": 16, "TN": 16, "BK": 8, "UNROLL": 1},
 }
 # fmt: on
 HARDWARE, SOFTWARE = "32x32", "direct-64x64-few"
@@ -117,28 +118,20 @@ def product(c_array, a_array, b_array, *, sizes, a, b, c, add=False, bias=None, 
     out    where GELU of the result goes, or of `pre`, if that is there
     """
     M, N, K = sizes
-    arrays, starts = {}, []
-    for i, array in enumerate((c_array, a_array, b_array, bias, out, pre)):
-        arrays[i], start = aligned(array)
-        starts.append(start)
-    entry = "matmul"
-    if out is None:
-        del arrays[4], arrays[5]
-    elif pre is None:
-        entry = "matmul_gelu_forward"
-        del arrays[5]
-    else:
-        entry = "matmul_gelu_backward"
-        del arrays[3]
-    scalars = (
-        M, N, K, starts[1] + a[0], *a[1:], starts[2] + b[0], *b[1:], starts[0] + c[0], c[1],
-        *starts[3:], bias is not None, add,
-    )  # fmt: skip
-    tile = tile_of(c_array.device)
-    groups = -(-M // (tile["TM"] * tile["Y"])) * -(-N // (tile["TN"] * tile["X"]))
+    device = c_array.device
+    tile = {**tile_of(device), "GELU": 0 if out is None else 1 if pre is None else 2}
     if "DIRECT" not in tile:
-        tile = {**tile, "A_UNIT_K": a[2] == 1, "B_UNIT_K": b[2] == 1}
-    run("matmul", entry, arrays, groups, scalars, **tile)
+        tile |= {"A_UNIT_K": a[2] == 1, "B_UNIT_K": b[2] == 1}
+    written = out or scratch_array(device, "matmul", 1)  # not the zeros that stand for None
+    found = [aligned(array) for array in (c_array, a_array, b_array, bias, written, pre)]
+    c_start, a_start, b_start, *starts = (start for _, start in found)
+    scalars = (
+        M, N, K, a_start + a[0], *a[1:], b_start + b[0], *b[1:], c_start + c[0], c[1],
+        *starts, bias is not None, add,
+    )  # fmt: skip
+    groups = -(-M // (tile["TM"] * tile["Y"])) * -(-N // (tile["TN"] * tile["X"]))
+    arrays = {i: array for i, (array, _) in enumerate(found)}
+    run("matmul", "matmul", arrays, groups, scalars, **tile)
 
 
 def tile_of(device):

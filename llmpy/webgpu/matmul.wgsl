@@ -10,18 +10,23 @@
 //     dweight_product    dweight  dout^T     inp^T      m and n channels, k a position
 //
 // A workgroup computes BM rows and BN columns of c. It brings BK columns of a and of b at a time
-// into workgroup memory, as [k][m] and [k][n], where a thread reads four neighbours at once. A
-// thread has TM rows and TN columns of c: four that are neighbours, or four more in the other half.
+// into workgroup memory, as [k][m] and [k][n], where a thread reads four neighbours at once; or, if
+// DIRECT, each thread reads a and b where they are. A thread has TM rows and TN columns of c: four
+// that are neighbours, and as many again 4 * Y rows or 4 * X columns further on.
 
 override X: u32 = 8u;       // threads of a workgroup across n
 override Y: u32 = 8u;       // and across m
 override TM: u32 = 4u;      // rows of c for a thread: 4, 8 or 16
-override TN: u32 = 4u;      // columns of c for a thread: 4 or 8
+override TN: u32 = 4u;      // columns of c for a thread: 4, 8 or 16
+override DIRECT: bool = false;
 override BK: u32 = 8u;
-override DIRECT: bool = false;   // read a and b where they are, without workgroup memory
 override UNROLL: u32 = 1u;  // how many of BK are in the text of the loop: 1, 2 or 4
 override A_UNIT_K: bool = true;  // a[m,k] and a[m,k+1] are neighbours; else a[m,k] and a[m+1,k]
 override B_UNIT_K: bool = true;
+
+override GELU: u32 = 0u;    // what is done to c: 0 nothing, or
+const FORWARD = 1u;         //     GELU of it goes to out, or
+const BACKWARD = 2u;        //     it is multiplied by GELU's derivative at pre, whose GELU goes to out
 
 override BM = TM * Y;
 override BN = TN * X;
@@ -43,23 +48,19 @@ struct Shape {
 @group(0) @binding(1) var<storage, read> a: array<f32>;
 @group(0) @binding(2) var<storage, read> b: array<f32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;       // (N)
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;  // GELU of c, or of pre
+@group(0) @binding(4) var<storage, read_write> out: array<f32>;  // as c
 @group(0) @binding(5) var<storage, read> pre: array<f32>;        // as c
 @group(1) @binding(0) var<uniform> shape: Shape;
 
 var<workgroup> a_tile: array<vec4f, BK * BM / 4u>;  // [k][m]
 var<workgroup> b_tile: array<vec4f, BK * BN / 4u>;  // [k][n]
 
-// What a thread sums, four rows of c: a column of each matrix is a row of four.
-struct Rows { left: mat4x4f, right: mat4x4f }
+// Four elements at one k: of four rows of a, of four columns of b; and each for all of a thread's.
+struct Fours { f0: vec4f, f1: vec4f, f2: vec4f, f3: vec4f }
 
+// What a thread sums: four rows of c, in which a column of a matrix is a row of four; and all rows.
+struct Rows { c0: mat4x4f, c1: mat4x4f, c2: mat4x4f, c3: mat4x4f }
 struct Tile { r0: Rows, r1: Rows, r2: Rows, r3: Rows }
-
-// Give the first row and column of a task's tile; the row may lie beyond the last.
-fn corner(task: u32) -> vec2u {
-    let across = (shape.N + BN - 1u) / BN;
-    return vec2u(task / across * BM, task % across * BN);
-}
 
 // Elements of the operands, 0 beyond their ends.
 fn a_at(m: u32, k: u32) -> f32 {
@@ -99,53 +100,69 @@ fn outer(c: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
         fma(vec4f(a.z), b, c[2]), fma(vec4f(a.w), b, c[3]));
 }
 
-fn add_rows(c: Rows, a: vec4f, b0: vec4f, b1: vec4f) -> Rows {
-    if TN == 4u { return Rows(outer(c.left, a, b0), c.right); }
-    return Rows(outer(c.left, a, b0), outer(c.right, a, b1));
+fn add_rows(rows: Rows, a: vec4f, b: Fours) -> Rows {
+    var sums = rows;
+    sums.c0 = outer(rows.c0, a, b.f0);
+    if TN > 4u { sums.c1 = outer(rows.c1, a, b.f1); }
+    if TN > 8u {
+        sums.c2 = outer(rows.c2, a, b.f2);
+        sums.c3 = outer(rows.c3, a, b.f3);
+    }
+    return sums;
 }
 
-fn add_products(tile: ptr<function, Tile>, k: u32, y: u32, x: u32) {
+fn add_products(tile: ptr<function, Tile>, a: Fours, b: Fours) {
+    (*tile).r0 = add_rows((*tile).r0, a.f0, b);
+    if TM > 4u { (*tile).r1 = add_rows((*tile).r1, a.f1, b); }
+    if TM > 8u {
+        (*tile).r2 = add_rows((*tile).r2, a.f2, b);
+        (*tile).r3 = add_rows((*tile).r3, a.f3, b);
+    }
+}
+
+fn add_tiles(tile: ptr<function, Tile>, k: u32, y: u32, x: u32) {
     let p = k * (BM / 4u) + y;
     let q = k * (BN / 4u) + x;
-    let b0 = b_tile[q];
-    var b1 = vec4f();
-    if TN > 4u { b1 = b_tile[q + X]; }
-    (*tile).r0 = add_rows((*tile).r0, a_tile[p], b0, b1);
-    if TM > 4u { (*tile).r1 = add_rows((*tile).r1, a_tile[p + Y], b0, b1); }
-    if TM > 8u {
-        (*tile).r2 = add_rows((*tile).r2, a_tile[p + 2u * Y], b0, b1);
-        (*tile).r3 = add_rows((*tile).r3, a_tile[p + 3u * Y], b0, b1);
-    }
+    var a = Fours();
+    var b = Fours();
+    a.f0 = a_tile[p];
+    b.f0 = b_tile[q];
+    if TM > 4u { a.f1 = a_tile[p + Y]; }
+    if TN > 4u { b.f1 = b_tile[q + X]; }
+    if TM > 8u { a.f2 = a_tile[p + 2u * Y]; a.f3 = a_tile[p + 3u * Y]; }
+    if TN > 8u { b.f2 = b_tile[q + 2u * X]; b.f3 = b_tile[q + 3u * X]; }
+    add_products(tile, a, b);
 }
 
 fn a_four(at: vec4u) -> vec4f { return vec4f(a[at.x], a[at.y], a[at.z], a[at.w]); }
 
 fn b_four(at: vec4u) -> vec4f { return vec4f(b[at.x], b[at.y], b[at.z], b[at.w]); }
 
-// Rows and columns beyond the last are the last once more, and not written.
+// Rows and columns beyond the last are the last once more; their sums are not written.
 fn direct_product(m: u32, n: u32) -> Tile {
     var tile = Tile();
+    let last = vec2u(shape.M, shape.N) - 1u;
     let four = vec4u(0u, 1u, 2u, 3u);
-    let last_m = vec4u(shape.M - 1u);
-    let last_n = vec4u(shape.N - 1u);
-    let a0 = shape.a_start + min(m + four, last_m) * shape.a_row;
-    let a1 = shape.a_start + min(m + 4u * Y + four, last_m) * shape.a_row;
-    let a2 = shape.a_start + min(m + 8u * Y + four, last_m) * shape.a_row;
-    let a3 = shape.a_start + min(m + 12u * Y + four, last_m) * shape.a_row;
-    let b0 = shape.b_start + min(n + four, last_n) * shape.b_row;
-    let b1 = shape.b_start + min(n + 4u * X + four, last_n) * shape.b_row;
+    let m0 = shape.a_start + min(m + four, vec4u(last.x)) * shape.a_row;
+    let m1 = shape.a_start + min(m + 4u * Y + four, vec4u(last.x)) * shape.a_row;
+    let m2 = shape.a_start + min(m + 8u * Y + four, vec4u(last.x)) * shape.a_row;
+    let m3 = shape.a_start + min(m + 12u * Y + four, vec4u(last.x)) * shape.a_row;
+    let n0 = shape.b_start + min(n + four, vec4u(last.y)) * shape.b_row;
+    let n1 = shape.b_start + min(n + 4u * X + four, vec4u(last.y)) * shape.b_row;
+    let n2 = shape.b_start + min(n + 8u * X + four, vec4u(last.y)) * shape.b_row;
+    let n3 = shape.b_start + min(n + 12u * X + four, vec4u(last.y)) * shape.b_row;
     for (var k = 0u; k < shape.K; k++) {
         let p = k * shape.a_column;
         let q = k * shape.b_column;
-        let left = b_four(b0 + q);
-        var right = vec4f();
-        if TN > 4u { right = b_four(b1 + q); }
-        tile.r0 = add_rows(tile.r0, a_four(a0 + p), left, right);
-        if TM > 4u { tile.r1 = add_rows(tile.r1, a_four(a1 + p), left, right); }
-        if TM > 8u {
-            tile.r2 = add_rows(tile.r2, a_four(a2 + p), left, right);
-            tile.r3 = add_rows(tile.r3, a_four(a3 + p), left, right);
-        }
+        var a = Fours();
+        var b = Fours();
+        a.f0 = a_four(m0 + p);
+        b.f0 = b_four(n0 + q);
+        if TM > 4u { a.f1 = a_four(m1 + p); }
+        if TN > 4u { b.f1 = b_four(n1 + q); }
+        if TM > 8u { a.f2 = a_four(m2 + p); a.f3 = a_four(m3 + p); }
+        if TN > 8u { b.f2 = b_four(n2 + q); b.f3 = b_four(n3 + q); }
+        add_products(&tile, a, b);
     }
     return tile;
 }
@@ -159,11 +176,11 @@ fn product(m0: u32, n0: u32, lane: u32) -> Tile {
         load(m0, n0, k0, lane);
         workgroupBarrier();  // the tiles are there
         for (var k = 0u; k < BK; k += UNROLL) {
-            add_products(&tile, k, y, x);
-            if UNROLL > 1u { add_products(&tile, k + 1u, y, x); }
+            add_tiles(&tile, k, y, x);
+            if UNROLL > 1u { add_tiles(&tile, k + 1u, y, x); }
             if UNROLL > 2u {
-                add_products(&tile, k + 2u, y, x);
-                add_products(&tile, k + 3u, y, x);
+                add_tiles(&tile, k + 2u, y, x);
+                add_tiles(&tile, k + 3u, y, x);
             }
         }
         workgroupBarrier();  // all have read them
@@ -192,46 +209,35 @@ fn gelu_derivative(x: f32) -> f32 {
 }
 
 
-// Give c[m,n] before GELU: what the product gave, and what is added to it.
-fn complete(m: u32, n: u32, sum: f32) -> f32 {
+fn write(m: u32, n: u32, sum: f32) {
+    let at = m * shape.c_row + n;
     var x = sum;
     if shape.has_bias != 0u { x += bias[shape.bias_start + n]; }
-    if shape.add != 0u { x += c[shape.c_start + m * shape.c_row + n]; }
-    return x;
-}
-
-fn write(m: u32, n: u32, sum: f32) {
-    c[shape.c_start + m * shape.c_row + n] = complete(m, n, sum);
-}
-
-fn write_gelu(m: u32, n: u32, sum: f32) {
-    let x = complete(m, n, sum);
-    let at = m * shape.c_row + n;
+    if shape.add != 0u { x += c[shape.c_start + at]; }
+    if GELU == BACKWARD {
+        let p = pre[shape.pre_start + at];
+        x *= gelu_derivative(p);
+        out[shape.out_start + at] = gelu(p);
+    }
     c[shape.c_start + at] = x;
-    out[shape.out_start + at] = gelu(x);
-}
-
-fn write_derivative(m: u32, n: u32, sum: f32) {
-    let at = m * shape.c_row + n;
-    let x = pre[shape.pre_start + at];
-    var y = sum;
-    if shape.add != 0u { y += c[shape.c_start + at]; }
-    c[shape.c_start + at] = y * gelu_derivative(x);
-    out[shape.out_start + at] = gelu(x);
+    if GELU == FORWARD { out[shape.out_start + at] = gelu(x); }
 }
 
 // Count how many of four, from `first` on, are before `end`.
 fn present(first: u32, end: u32) -> u32 { return min(max(first, end) - first, 4u); }
 
-fn write_rows(m: u32, n: u32, sums: Rows) {
+fn write_four(m: u32, n: u32, sums: mat4x4f) {
     for (var i = 0u; i < present(m, shape.M); i++) {
-        for (var j = 0u; j < present(n, shape.N); j++) { write(m + i, n + j, sums.left[i][j]); }
-        if TN > 4u {
-            let right = n + 4u * X;
-            for (var j = 0u; j < present(right, shape.N); j++) {
-                write(m + i, right + j, sums.right[i][j]);
-            }
-        }
+        for (var j = 0u; j < present(n, shape.N); j++) { write(m + i, n + j, sums[i][j]); }
+    }
+}
+
+fn write_rows(m: u32, n: u32, rows: Rows) {
+    write_four(m, n, rows.c0);
+    if TN > 4u { write_four(m, n + 4u * X, rows.c1); }
+    if TN > 8u {
+        write_four(m, n + 8u * X, rows.c2);
+        write_four(m, n + 12u * X, rows.c3);
     }
 }
 
@@ -239,74 +245,19 @@ fn write_rows(m: u32, n: u32, sums: Rows) {
 fn matmul(@builtin(workgroup_id) group: vec3u,
           @builtin(num_workgroups) groups: vec3u,
           @builtin(local_invocation_index) lane: u32) {
-    let first = corner(group.y * groups.x + group.x);
-    if first.x >= shape.M { return; }  // the same for the whole workgroup
-    let tile = product(first.x, first.y, lane);
-    let m = first.x + lane / X * 4u;
-    let n = first.y + lane % X * 4u;
+    let across = (shape.N + BN - 1u) / BN;
+    let task = group.y * groups.x + group.x;
+    let m0 = task / across * BM;
+    let n0 = task % across * BN;
+    if m0 >= shape.M { return; }  // the same for the whole workgroup
+    let tile = product(m0, n0, lane);
+    let m = m0 + lane / X * 4u;
+    let n = n0 + lane % X * 4u;
     write_rows(m, n, tile.r0);
     if TM > 4u { write_rows(m + 4u * Y, n, tile.r1); }
     if TM > 8u {
         write_rows(m + 8u * Y, n, tile.r2);
         write_rows(m + 12u * Y, n, tile.r3);
-    }
-}
-
-fn write_gelu_rows(m: u32, n: u32, sums: Rows) {
-    for (var i = 0u; i < present(m, shape.M); i++) {
-        for (var j = 0u; j < present(n, shape.N); j++) { write_gelu(m + i, n + j, sums.left[i][j]); }
-        if TN > 4u {
-            let right = n + 4u * X;
-            for (var j = 0u; j < present(right, shape.N); j++) {
-                write_gelu(m + i, right + j, sums.right[i][j]);
-            }
-        }
-    }
-}
-
-@compute @workgroup_size(X * Y)
-fn matmul_gelu_forward(@builtin(workgroup_id) group: vec3u,
-                       @builtin(num_workgroups) groups: vec3u,
-                       @builtin(local_invocation_index) lane: u32) {
-    let first = corner(group.y * groups.x + group.x);
-    if first.x >= shape.M { return; }  // the same for the whole workgroup
-    let tile = product(first.x, first.y, lane);
-    let m = first.x + lane / X * 4u;
-    let n = first.y + lane % X * 4u;
-    write_gelu_rows(m, n, tile.r0);
-    if TM > 4u { write_gelu_rows(m + 4u * Y, n, tile.r1); }
-    if TM > 8u {
-        write_gelu_rows(m + 8u * Y, n, tile.r2);
-        write_gelu_rows(m + 12u * Y, n, tile.r3);
-    }
-}
-
-fn write_derivative_rows(m: u32, n: u32, sums: Rows) {
-    for (var i = 0u; i < present(m, shape.M); i++) {
-        for (var j = 0u; j < present(n, shape.N); j++) { write_derivative(m + i, n + j, sums.left[i][j]); }
-        if TN > 4u {
-            let right = n + 4u * X;
-            for (var j = 0u; j < present(right, shape.N); j++) {
-                write_derivative(m + i, right + j, sums.right[i][j]);
-            }
-        }
-    }
-}
-
-@compute @workgroup_size(X * Y)
-fn matmul_gelu_backward(@builtin(workgroup_id) group: vec3u,
-                        @builtin(num_workgroups) groups: vec3u,
-                        @builtin(local_invocation_index) lane: u32) {
-    let first = corner(group.y * groups.x + group.x);
-    if first.x >= shape.M { return; }  // the same for the whole workgroup
-    let tile = product(first.x, first.y, lane);
-    let m = first.x + lane / X * 4u;
-    let n = first.y + lane % X * 4u;
-    write_derivative_rows(m, n, tile.r0);
-    if TM > 4u { write_derivative_rows(m + 4u * Y, n, tile.r1); }
-    if TM > 8u {
-        write_derivative_rows(m + 8u * Y, n, tile.r2);
-        write_derivative_rows(m + 12u * Y, n, tile.r3);
     }
 }
 
