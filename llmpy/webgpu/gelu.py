@@ -3,7 +3,7 @@
 from .kernels import run
 from .memory import ITEM, view
 
-WG = 64  # elements of a workgroup; same as gelu.wgsl
+WG = 64  # threads of a workgroup, each with an element
 
 
 def gelu_forward(out, inp):
@@ -20,4 +20,4 @@ def each_part(entry, *arrays):
     for start in range(0, size, most):
         count = min(most, size - start)
         parts = {i: view(array, start, (count,)) for i, array in enumerate(arrays)}
-        run("gelu", entry, parts, -(-count // WG))
+        run("gelu", entry, parts, -(-count // WG), WG=WG)

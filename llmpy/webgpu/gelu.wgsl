@@ -1,7 +1,7 @@
 // GELU. The maths and the contract are in ops/gelu.py.
 // Bindings are numbered in the order of the Python arguments.
 
-override WG: u32 = 64u;  // threads of a workgroup, each with one element
+override WG: u32 = 64u;  // threads of a workgroup, each with an element
 
 const LOW = 1.5957691216057308;          // 2 sqrt(2 / pi)
 const HIGH = 0.07135481282671006;        // of the square: LOW * 0.044715
@@ -14,7 +14,7 @@ const HIGH = 0.07135481282671006;        // of the square: LOW * 0.044715
 @group(0) @binding(0) var<storage, read_write> dinp: array<f32>;  // (B, T, C)
 @group(0) @binding(2) var<storage, read> dout: array<f32>;        // (B, T, C)
 
-// gelu and its derivative stand in matmul.wgsl too; tests/webgpu compares them.
+// The functions stand in matmul.wgsl too: a test compares them.
 
 // Give x within 9.9 of 0, so that the exponential is finite; NaN stays.
 fn gelu_clamp(x: f32) -> f32 {

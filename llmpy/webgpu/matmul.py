@@ -9,9 +9,7 @@ from .device import ALIGNMENT
 from .kernels import aligned, run, scratch_array
 from .memory import ITEM, view
 
-# Shapes of the kernel, by name: threads, rows and columns of each, how they go along k. The first
-# is the best compromise over GPUs of four vendors; a software driver loads slowly and needs few
-# threads. Without workgroup memory BK and UNROLL mean nothing.
+# Shapes that the kernel may have, by name: the tile of a workgroup; its threads, and what each has.
 # fmt: off
 TILES = {
     "32x32": {"X": 8, "Y": 8, "TM": 4, "TN": 4, "BK": 8, "UNROLL": 4},
@@ -20,16 +18,23 @@ TILES = {
     "64x128": {"X": 16, "Y": 8, "TM": 8, "TN": 8, "BK": 16, "UNROLL": 4},
     "128x64": {"X": 16, "Y": 16, "TM": 8, "TN": 4, "BK": 16, "UNROLL": 4},
     "128x128": {"X": 16, "Y": 16, "TM": 8, "TN": 8, "BK": 8, "UNROLL": 4},
+    "128x128-few": {"X": 8, "Y": 8, "TM": 16, "TN": 16, "BK": 8, "UNROLL": 1},
     "direct-64x64": {"X": 16, "Y": 16, "TM": 4, "TN": 4, "DIRECT": 1},
     "direct-64x64-few": {"X": 8, "Y": 8, "TM": 8, "TN": 8, "DIRECT": 1},
     "direct-128x128": {"X": 8, "Y": 8, "TM": 16, "TN": 16, "DIRECT": 1},
-    "128x128-few": {"X": 8, "Y": 8, "TM": 16, "TN": 16, "BK": 8, "UNROLL": 1},
 }
 # fmt: on
-HARDWARE, SOFTWARE = "32x32", "direct-64x64-few"
+HARDWARE = "32x32"  # reported within 80% of the best of each of four vendors' GPUs, on average
+SOFTWARE = "direct-64x64-few"  # drivers on the CPU load slowly, and compile long texts slowly
 
 SUMMED = 64  # rows that one thread sums for the gradient of the bias
-WG = 64  # threads of a workgroup of these sums; same as matmul.wgsl
+WG = 64  # threads of a workgroup of these sums
+
+
+def candidates(device):
+    """Name the shapes worth trying on a device: the registers of hardware don't hold 16 x 16."""
+    software = is_software(device.adapter)
+    return [name for name, tile in TILES.items() if software or tile["TM"] < 16]
 
 
 def matmul_forward(out, inp, weight, bias, *, bf16=False):
@@ -115,7 +120,7 @@ def product(c_array, a_array, b_array, *, sizes, a, b, c, add=False, bias=None, 
     sizes  M, N, K
     a, b   where element (0, 0) is, and the steps along m or n, and along k
     c      where element (0, 0) is, and the step along m
-    out    where GELU of the result goes, or of `pre`, if that is there
+    out    where GELU of the result goes, or of `pre`, if that is there; both lie as c does
     """
     M, N, K = sizes
     device = c_array.device
@@ -124,10 +129,10 @@ def product(c_array, a_array, b_array, *, sizes, a, b, c, add=False, bias=None, 
         tile |= {"A_UNIT_K": a[2] == 1, "B_UNIT_K": b[2] == 1}
     written = out or scratch_array(device, "matmul", 1)  # not the zeros that stand for None
     found = [aligned(array) for array in (c_array, a_array, b_array, bias, written, pre)]
-    c_start, a_start, b_start, *starts = (start for _, start in found)
+    c_start, a_start, b_start, bias_start, out_start, pre_start = (start for _, start in found)
     scalars = (
         M, N, K, a_start + a[0], *a[1:], b_start + b[0], *b[1:], c_start + c[0], c[1],
-        *starts, bias is not None, add,
+        bias_start, out_start + c[0], pre_start + c[0], bias is not None, add,
     )  # fmt: skip
     groups = -(-M // (tile["TM"] * tile["Y"])) * -(-N // (tile["TN"] * tile["X"]))
     arrays = {i: array for i, (array, _) in enumerate(found)}
@@ -142,18 +147,17 @@ def tile_of(device):
 def bias_gradient(dbias, dout, add):
     """Write the sum of the rows of `dout`, or add it."""
     N = dbias.size
+    across = -(-N // WG)
     for m, m_end in ranges(dout.size // N, dbias.device, N) or [(0, 0)]:
         pieces = -(-(m_end - m) // SUMMED)
-        sums = scratch_array(dbias.device, "matmul sums", max(pieces * N, 1))
-        across = -(-N // WG)
+        sums = [scratch_array(dbias.device, "matmul sums", max(pieces * N, 1))]
         if pieces:
-            run(
-                "matmul", "matmul_backward_sums", {3: part(dout, m, m_end, N)}, pieces * across,
-                (m_end - m, N, 0), [sums],
-            )  # fmt: skip
-        run(
-            "matmul", "matmul_backward_bias", {2: dbias}, across, (pieces, N, add or m > 0), [sums],
-        )  # fmt: skip
+            rows, start = aligned(part(dout, m, m_end, N))
+            scalars, constants = (m_end - m, N, start, 0), {"WG": WG, "SUMMED": SUMMED}
+            groups = pieces * across
+            run("matmul", "matmul_backward_sums", {3: rows}, groups, scalars, sums, **constants)
+        scalars = pieces, N, 0, add or m > 0
+        run("matmul", "matmul_backward_bias", {2: dbias}, across, scalars, sums, WG=WG)
 
 
 def ranges(count, device, *widths):

@@ -263,10 +263,10 @@ fn matmul(@builtin(workgroup_id) group: vec3u,
 
 // The gradient of the bias: the sums of SUMMED rows, each by a thread for each column; then theirs.
 
-const SUMMED = 64u;          // same as matmul.py
-override WG: u32 = 64u;      // threads of a workgroup; same as matmul.py
+override WG: u32 = 64u;      // threads of a workgroup
+override SUMMED: u32 = 64u;
 
-struct Columns { M: u32, N: u32, add: u32 }
+struct Columns { M: u32, N: u32, start: u32, add: u32 }
 
 @group(0) @binding(2) var<storage, read_write> dbias: array<f32>;  // (N)
 @group(0) @binding(3) var<storage, read> dout: array<f32>;         // (M, N)
@@ -283,7 +283,9 @@ fn matmul_backward_sums(@builtin(workgroup_id) group: vec3u,
     let m = task / across * SUMMED;
     if n >= columns.N || m >= columns.M { return; }
     var sum = 0.0;
-    for (var i = m; i < min(m + SUMMED, columns.M); i++) { sum += dout[i * columns.N + n]; }
+    for (var i = m; i < min(m + SUMMED, columns.M); i++) {
+        sum += dout[columns.start + i * columns.N + n];
+    }
     sums[task / across * columns.N + n] = sum;
 }
 
