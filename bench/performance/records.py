@@ -103,7 +103,7 @@ class Records:
         timings = [
             {
                 "backend": "cpu", "threads": run["threads"], "seconds": [run["median_s"]],
-                "peak_rss_gb": run["peak_rss_gb"],
+                "peak_rss_gb": run["peak_rss_gb"], "traffic": None,
                 "profile": run["profile"],
             }
             for run in ours

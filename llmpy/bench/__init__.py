@@ -48,8 +48,10 @@ class Bench:
     environment: Mapping[str, str] | None = None
 
     def limits(self) -> Limits:
-        """Measure the machine, on the threads of the cpu backend."""
-        device = dataclasses.replace(self.device, backend="cpu", adapter=None)
+        """Measure the machine: the device, or the threads of the cpu backend."""
+        device = self.device
+        if device.backend != "webgpu":
+            device = dataclasses.replace(device, backend="cpu", adapter=None)
         words = {"device": dataclasses.asdict(device)}
         return Limits(**_answer("limits", "limits", words))
 

@@ -20,13 +20,19 @@ from .workloads import WORKLOADS, Limits
 
 
 def measure_limits(device: DeviceConfig) -> Limits:
-    """Measure what the machine can do, with the kernels of cpu."""
-    open_backend(device)
-    from ..cpu.limits import bandwidth_gbs, peak_gflops
-
+    """Measure what the machine can do, with kernels of the backend."""
+    backend, _ = open_backend(device)
     passing("measuring the machine")
-    bf16 = device.dtype == "bfloat16"
-    limits = Limits(peak_gflops=peak_gflops(bf16), bandwidth_gbs=bandwidth_gbs())
+    if backend.name == "webgpu":
+        from ..webgpu import peak
+
+        gpu = backend.device()
+        limits = Limits(peak_gflops=peak.peak_gflops(gpu), bandwidth_gbs=peak.bandwidth_gbs(gpu))
+    else:
+        from ..cpu.limits import bandwidth_gbs, peak_gflops
+
+        bf16 = device.dtype == "bfloat16"
+        limits = Limits(peak_gflops=peak_gflops(bf16), bandwidth_gbs=bandwidth_gbs())
     passing("")
     return limits
 

@@ -3,8 +3,10 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
+from ..config import DeviceConfig
 from .peer import PeerRun
 from .profile import Profile
 from .steps import Timing
@@ -35,6 +37,9 @@ class Result:
     peer_median_s: float | None = None
     peer_peak_rss_gb: float | None = None
     ratio: float | None = None  # peer_median_s / median_s: above 1, llmpy is faster
+    dispatches: float | None = None  # of a step, as the next two; None where there is no device
+    submits: float | None = None
+    bytes_read_back: float | None = None
     profile: Profile | None = None
 
 
@@ -50,6 +55,7 @@ def make_result(
     """Sum up the runs of a workload, and of its peer if there was one."""
     median = statistics.median(statistics.median(timing["seconds"]) for timing in timings)
     floor = workload.floor_s(limits)
+    traffic: Mapping[str, float] = cast("Mapping[str, float]", timings[0]["traffic"] or {})
     peer_median = median_of(peer) if peer else None
     return Result(
         workload=name,
@@ -72,6 +78,7 @@ def make_result(
         peer_peak_rss_gb=_largest([run.peak_rss_gb for run in peer]),
         ratio=None if peer_median is None else peer_median / median,
         profile=timings[0]["profile"],
+        **traffic,
     )
 
 
@@ -79,11 +86,15 @@ def _largest(sizes: Sequence[float | None]) -> float | None:
     return max((size for size in sizes if size is not None), default=None)
 
 
-def limits_line(limits: Limits, dtype: str, threads: int | None) -> str:
+def limits_line(limits: Limits, device: DeviceConfig) -> str:
     """Say what the machine can do."""
-    on = "" if threads is None else f" on {threads} thread{'' if threads == 1 else 's'}"
+    what, threads = "this machine", device.threads
+    if threads is not None:
+        what += f" on {threads} thread{'' if threads == 1 else 's'}"
+    if device.backend == "webgpu":
+        what = "this device"
     return (
-        f"this machine{on}: {limits.peak_gflops:.1f} GFLOP/s {dtype},"
+        f"{what}: {limits.peak_gflops:.1f} GFLOP/s {device.dtype},"
         f" {limits.bandwidth_gbs:.1f} GB/s\n"
     )
 
@@ -99,6 +110,18 @@ def table(results: Sequence[Result]) -> str:
             f"{r.workload:10} {r.dtype:8} {r.median_s:8.4f} {r.min_s:8.4f} {r.tokens_per_s:8.0f}"
             f" {r.gflops:7.1f} {r.floor_s:8.4f} {r.floor_share:6.1%}"
             f" {_number(r.peak_rss_gb, 2):>7}"
+        )
+    on_device = [result for result in results if result.submits is not None]
+    if on_device:
+        lines += [
+            "",
+            f"{'workload':10} {'dtype':8} {'dispatches':>10} {'submits':>8} {'read back':>9}"
+            "  of a step",
+        ]
+    for r in on_device:
+        lines.append(
+            f"{r.workload:10} {r.dtype:8} {_number(r.dispatches):>10} {_number(r.submits, 1):>8}"
+            f" {_number(r.bytes_read_back):>9}"
         )
     peers = [result for result in results if result.peer]
     if peers:

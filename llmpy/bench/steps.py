@@ -16,6 +16,14 @@ from .workloads import Limits, Workload
 PROFILED_STEPS = 3  # the one of median time is told
 
 
+class Traffic(TypedDict):
+    """What a step asks of a device, on average."""
+
+    dispatches: float
+    submits: float
+    bytes_read_back: float
+
+
 class Timing(TypedDict):
     """What a process tells of its steps."""
 
@@ -23,6 +31,7 @@ class Timing(TypedDict):
     threads: int | None  # None where the backend does not tell
     seconds: list[float]  # of each timed step
     peak_rss_gb: float | None  # None where the system does not tell
+    traffic: Traffic | None  # of a device
     profile: Profile | None
 
 
@@ -102,7 +111,9 @@ def run_workload(
     """Time a workload; with `limits`, profile it against them afterwards."""
     passing(f"{name}: making the model")
     trainer = Trainer(workload, backend, dtype, recompute)
+    before = counts_of(backend)
     seconds = time_steps(trainer, enough_s, lambda step: passing(f"{name}: {step}"))
+    traffic = traffic_between(before, counts_of(backend), workload.warm_up + len(seconds))
     peak = peak_rss_gb()
     profile = None
     if limits is not None:
@@ -114,8 +125,25 @@ def run_workload(
         threads=threads_of(backend),
         seconds=seconds,
         peak_rss_gb=peak,
+        traffic=traffic,
         profile=profile,
     )
+
+
+def counts_of(backend: Any) -> tuple[int, ...]:
+    """Give what a device was asked for so far: dispatches, submits, bytes read; else nothing."""
+    if backend.name != "webgpu":
+        return ()
+    device = backend.device()
+    return device.dispatches, device.submits, device.bytes_read
+
+
+def traffic_between(before: tuple[int, ...], after: tuple[int, ...], steps: int) -> Traffic | None:
+    """Give the traffic of a step, from the counts before so many steps and after them."""
+    if not after:
+        return None
+    each = [(end - start) / steps for start, end in zip(before, after, strict=True)]
+    return Traffic(dispatches=each[0], submits=each[1], bytes_read_back=each[2])
 
 
 def threads_of(backend: Any) -> int | None:

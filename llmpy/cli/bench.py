@@ -28,13 +28,15 @@ def run(values: Mapping[str, Any]) -> int:
     peers: list[Peer] = []
     if config.peer is not None:
         peers = find_peers(config.peer, config.peer_python or sys.executable)
-    _, line = open_backend(device)  # refuses what is not there before the first process starts
+    backend, line = open_backend(device)  # refuses what is not there, before anything starts
     note(line)
+    if backend.name == "webgpu":
+        device = dataclasses.replace(device, backend="webgpu")  # what `auto` means here
     bench = Bench(device=device, recompute=config.recompute, environment=environment)
     # open before the work, so that a path that can't be written is told at once
     with contextlib.nullcontext() if config.json is None else atomic_write(config.json) as file:
         limits = bench.limits()
-        write(limits_line(limits, device.dtype, device.threads))
+        write(limits_line(limits, device))
         results = [
             bench.result(name, limits, peers, profile=config.profile)
             for name in WORKLOADS

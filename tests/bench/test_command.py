@@ -49,10 +49,11 @@ def test_json_is_a_list_of_objects(tmp_path, monkeypatch, capfd, measured):
             "tokens_per_s": 61440.0, "gflops": 321.5, "peak_rss_gb": None, "peak_gflops": 500.0,
             "bandwidth_gbs": 60.0, "floor_s": 0.01, "floor_share": 0.8,
             "peer": "torch 2.13.0 eager", "peer_median_s": 0.025, "peer_peak_rss_gb": 10.5,
-            "ratio": 2.0, "profile": None,
+            "ratio": 2.0, "dispatches": None, "submits": None, "bytes_read_back": None,
+            "profile": None,
         }
     ]  # fmt: skip
-    line = limits_line(LIMITS, "float32", None)
+    line = limits_line(LIMITS, NUMPY)
     assert capfd.readouterr().out == line + table([WITH_PEER])
 
 
@@ -62,7 +63,8 @@ def test_what_was_not_asked_for_is_null_in_json(tmp_path, monkeypatch, capfd, me
     assert main(["bench", "--workload", "baby", "--backend", "numpy", "--json", str(path)]) == 0
     (row,) = json.loads(path.read_text())
     assert {key for key, value in row.items() if value is None} == {
-        "peer", "peer_median_s", "peer_peak_rss_gb", "ratio", "profile",
+        "peer", "peer_median_s", "peer_peak_rss_gb", "ratio", "dispatches", "submits",
+        "bytes_read_back", "profile",
     }  # fmt: skip
 
 

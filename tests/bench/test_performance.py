@@ -159,7 +159,7 @@ class FakeBench(Bench):
         self.log.append(f"{name} {who}{' profiled' if limits else ''}")
         return {
             "backend": "cpu", "threads": 2, "seconds": [1.0, 2.0, 9.0], "peak_rss_gb": None,
-            "profile": PROFILE if limits else None,
+            "traffic": None, "profile": PROFILE if limits else None,
         }  # fmt: skip
 
     def run_peer(self, name, peer):

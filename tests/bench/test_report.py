@@ -7,14 +7,15 @@ import pytest
 from llmpy.bench.peer import PeerRun
 from llmpy.bench.report import Result, limits_line, make_result, profile_table, table
 from llmpy.bench.workloads import Limits
+from llmpy.config import DeviceConfig
 
 from .sizes import LIMITS, TINY
 
 
-def timing(*seconds, peak=0.5, profile=None):
+def timing(*seconds, peak=0.5, traffic=None, profile=None):
     return {
         "backend": "cpu", "threads": 2, "seconds": list(seconds), "peak_rss_gb": peak,
-        "profile": profile,
+        "traffic": traffic, "profile": profile,
     }  # fmt: skip
 
 
@@ -71,10 +72,31 @@ def test_table_with_peers():
     )
 
 
-@pytest.mark.parametrize(("threads", "on"), [(None, ""), (1, " on 1 thread"), (2, " on 2 threads")])
-def test_limits_line(threads, on):
-    line = limits_line(Limits(203.25, 41.04), "float32", threads)
-    assert line == f"this machine{on}: 203.2 GFLOP/s float32, 41.0 GB/s\n"
+def test_what_a_step_asks_of_a_device():
+    traffic = {"dispatches": 317.0, "submits": 2.0, "bytes_read_back": 0.0}
+    result = make_result("tiny", TINY, "float32", 0, LIMITS, [timing(2.0, traffic=traffic)])
+    assert (result.dispatches, result.submits, result.bytes_read_back) == (317, 2, 0)
+    assert table([dataclasses.replace(RESULT, backend="webgpu", threads=None, **traffic)]) == (
+        "workload   dtype    median s    min s tokens/s GFLOP/s  floor s  share peak GB\n"
+        "baby       float32    0.0125   0.0120    61440   321.5   0.0100  80.0%    0.25\n"
+        "\n"
+        "workload   dtype    dispatches  submits read back  of a step\n"
+        "baby       float32         317      2.0         0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "what"),
+    [
+        (DeviceConfig(), "this machine"),
+        (DeviceConfig(threads=1), "this machine on 1 thread"),
+        (DeviceConfig(threads=2), "this machine on 2 threads"),
+        (DeviceConfig(backend="webgpu"), "this device"),
+    ],
+)
+def test_limits_line(device, what):
+    line = limits_line(Limits(203.25, 41.04), device)
+    assert line == f"{what}: 203.2 GFLOP/s float32, 41.0 GB/s\n"
 
 
 def test_profile_table():
