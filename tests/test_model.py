@@ -14,17 +14,24 @@ from llmpy.sizes import descriptor_config
 from llmpy.tensors import DECAYED, PARAMS, Tensors, decay_ranges
 
 from . import golden_state as golden
+from .gpu import require_device
 from .random_model import TINY, flat, random_batch, random_model
 
 ADAMW = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 
 
 @pytest.fixture(
-    params=[("numpy", "float64", 2e-7), ("numpy", "float32", 1e-5), ("cpu", "float32", 1e-5)],
-    ids=lambda p: f"{p[0]}-{p[1]}",
+    params=[
+        pytest.param(("numpy", "float64", 2e-7), id="numpy-float64"),
+        pytest.param(("numpy", "float32", 1e-5), id="numpy-float32"),
+        pytest.param(("cpu", "float32", 1e-5), id="cpu"),
+        pytest.param(("webgpu", "float32", 1e-5), id="webgpu", marks=pytest.mark.webgpu),
+    ]
 )
 def judged(request):
     """A backend, a dtype, and the relative error allowed; the files are rounded to float32."""
+    if request.param[0] == "webgpu":
+        require_device()
     return request.param
 
 
@@ -51,7 +58,8 @@ def test_gradients_equal_pytorch(judged):
     name, dtype, limit = judged
     model = golden.golden_model(name, dtype)
     model.forward_backward(golden.TOKENS, golden.TARGETS)
-    golden.assert_grads_close(flat(model.grads), golden.GRADS, model.config.dims, limit)
+    grads = np.asarray(model.backend.download(model.grads.memory))
+    golden.assert_grads_close(grads, golden.GRADS, model.config.dims, limit)
 
 
 def test_gradients_in_the_seeds_order_of_calls_equal_pytorch(judged):
@@ -60,7 +68,8 @@ def test_gradients_in_the_seeds_order_of_calls_equal_pytorch(judged):
     model.forward(golden.TOKENS, golden.TARGETS)
     model.zero_grad()
     model.backward()
-    golden.assert_grads_close(flat(model.grads), golden.GRADS, model.config.dims, limit)
+    grads = np.asarray(model.backend.download(model.grads.memory))
+    golden.assert_grads_close(grads, golden.GRADS, model.config.dims, limit)
 
 
 def test_ten_losses_equal_pytorch(judged):

@@ -58,7 +58,6 @@ def losses_path(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("backend", ["numpy", "cpu"])
 @pytest.mark.parametrize("state", ["state_v1.bin", "state_v2.bin"])
 def test_the_golden_state_is_okay(backend, state, losses_path):
     ok, lines = run(
