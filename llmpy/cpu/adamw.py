@@ -1,46 +1,34 @@
 """AdamW on the CPU. The maths and the contract are in ops/adamw.py."""
 
 import numpy as np
-from numba import prange
 
 from ..ops.adamw import scale_of
-from .jit import parallel
+from .jit import kernel
+from .memory import data
+from .simd import floats
+from .tasks import integers, numbers, run
 
 CHUNK = 16384  # elements of a task
 
-f32 = np.float32
 
-
-@parallel
-def adamw_kernel(
-    params,
-    grads,
-    m,
-    v,
-    lr,
-    beta1,
-    rest1,
-    beta2,
-    rest2,
-    eps,
-    weight_decay,
-    scale1,
-    scale2,
-    grad_scale,
-):
-    N = params.shape[0]
-    for task in prange(-(-N // CHUNK)):  # every element is independent
-        first, last = task * CHUNK, min(N, task * CHUNK + CHUNK)
-        # LLVM makes vectors of a loop over slices, not of one over [first + i]
-        p, g, mm, vv = params[first:last], grads[first:last], m[first:last], v[first:last]
-        for i in range(p.shape[0]):
-            gi = g[i] * grad_scale
-            mi = beta1 * mm[i] + rest1 * gi
-            vi = beta2 * vv[i] + rest2 * gi * gi
-            mm[i] = mi
-            vv[i] = vi
-            update = mi * scale1 / (np.sqrt(vi * scale2) + eps) + weight_decay * p[i]
-            p[i] -= lr * update
+@kernel
+def adamw_task(arguments, task, thread):
+    """Update a chunk: every element is independent."""
+    params, grads, m, v, N, settings = integers(arguments, 6)
+    lr, beta1, rest1, beta2, rest2, eps, weight_decay, scale1, scale2, grad_scale = numbers(
+        settings, 10
+    )
+    at, count = 4 * task * CHUNK, min(CHUNK, N - task * CHUNK)
+    p, g = floats(params + at, count), floats(grads + at, count)
+    mm, vv = floats(m + at, count), floats(v + at, count)
+    for i in range(count):
+        gi = g[i] * grad_scale
+        mi = beta1 * mm[i] + rest1 * gi
+        vi = beta2 * vv[i] + rest2 * gi * gi
+        mm[i] = mi
+        vv[i] = vi
+        update = mi * scale1 / (np.sqrt(vi * scale2) + eps) + weight_decay * p[i]
+        p[i] -= lr * update
 
 
 def adamw(
@@ -52,13 +40,14 @@ def adamw(
         if grad_scale is None:
             return
     scale1, scale2 = 1 / (1 - beta1**step), 1 / (1 - beta2**step)
+    arrays = data(params), data(grads), data(m), data(v)
     for start, stop, decays in segments(len(params), decay):
-        part = slice(start, stop)
-        adamw_kernel(
-            params[part], grads[part], m[part], v[part], f32(lr), f32(beta1), f32(1 - beta1),
-            f32(beta2), f32(1 - beta2), f32(eps), f32(weight_decay if decays else 0),
-            f32(scale1), f32(scale2), f32(grad_scale),
-        )  # fmt: skip
+        settings = np.array([
+            lr, beta1, 1 - beta1, beta2, 1 - beta2, eps, weight_decay if decays else 0,
+            scale1, scale2, grad_scale,
+        ], np.float32)  # fmt: skip
+        N, tasks = stop - start, -(-(stop - start) // CHUNK)
+        run(adamw_task, tasks, *(at + 4 * start for at in arrays), N, data(settings))
 
 
 def segments(N, decay):

@@ -36,7 +36,7 @@ from .attention_blocks import (
     up,
     write_rows,
 )
-from .jit import inlined, plain, serial
+from .jit import inlined, kernel, plain
 from .memory import data, max_threads, scratch_at
 from .packing import copy_rows, words
 from .simd import MR, NR, W, floats
@@ -98,7 +98,7 @@ def forward_scratch(at, T, HS, bf16):
     return Forward(Q, K, V, S, stride, O, largest, sums, end)
 
 
-@serial
+@kernel
 def forward_task(arguments, task, thread):
     """Attend: the blocks of rows of a piece of a head."""
     out, lse, qkv, T, NH, HS, pieces, bf16, memory, size = integers(arguments, 10)
@@ -210,7 +210,7 @@ def backward_scratch(at, T, HS, bf16):
     return Backward(Q, dO, Qb, dOb, KT, VT, K, S, dS, dQ, lse, D, panel, end)
 
 
-@serial
+@kernel
 def backward_task(arguments, task, thread):
     """Give dQ of a piece of a head, and its part of dK and dV: all, where there is no other."""
     (
@@ -308,7 +308,7 @@ def add_products_plainly(s, dK, dV, q, do, C, rows, HS, bf16):
         plain_product(dV + to, s.S + column, BLOCK, at_do, C, left, HS, WRITE, bf16)
 
 
-@serial
+@kernel
 def pieces_task(arguments, task, thread):
     """Write dK and dV of a block of keys as the sums of the pieces, in their order."""
     dqkv, T, NH, HS, pieces, sums, sums_size = integers(arguments, 7)

@@ -11,7 +11,6 @@ bfloat16, 0 for float32.
 """
 
 import numpy as np
-from numba import njit
 
 from .jit import inlined, part, plain
 from .packing import copy_rows, pack_panel, round_one, words
@@ -136,7 +135,7 @@ def transposed_product(c, ldc, weights, b, block, rows, keys, before, HS, mode, 
             tile(bf16, to, ldc, a, 1, a_k, at_b, k, mode, 0)
 
 
-@njit(fastmath=FUSED)
+@part(fastmath=FUSED)
 def plain_product(c, weights, step, src, ld, k, HS, mode, bf16):
     """Do for one row of c what the products do, over the k pairs that are there.
 

@@ -7,15 +7,16 @@ that is dwte is then cut in the same places, and has the same bits, whatever the
 """
 
 import numpy as np
-from numba import prange
 
 from ..ops.memory import view
-from .crossentropy import row_loss
+from .crossentropy import crossentropy_forward
 from .gemm import KC, gemm
-from .jit import parallel
+from .jit import kernel
 from .matmul import matrix
-from .memory import scratch
+from .memory import data, scratch
+from .simd import floats, ints
 from .softmax import softmax_row
+from .tasks import integers, numbers, run
 from .tile import ADD, WRITE
 
 CHUNK = 1 << 21  # logits of a chunk, unless KC positions have more
@@ -30,23 +31,18 @@ def logits_forward(logits, lnf, wte, *, bf16=False):
     gemm(logits, lnf, wte, a_unit_k=True, b_unit_k=True, K=wte.shape[1], bf16=bf16)
 
 
-@parallel
-def losses_kernel(losses, logits, targets):
-    for n in prange(logits.shape[0]):  # every position is independent
-        losses[n] = row_loss(logits[n], targets[n])
-
-
-@parallel
-def gradients_kernel(losses, logits, targets, dloss):
-    """Write the losses, and the gradient of the logits over the logits."""
-    for n in prange(logits.shape[0]):  # every position is independent
-        row, target = logits[n], targets[n]
-        logit = row[target]
-        largest, log_sum = softmax_row(row)
-        losses[n] = log_sum - (logit - largest)
-        row[target] -= np.float32(1)
-        for v in range(row.shape[0]):
-            row[v] = row[v] * dloss
+@kernel
+def gradients_task(arguments, task, thread):
+    """Write the loss of one position, and the gradient of its logits over the logits."""
+    losses, logits, targets, V, dloss = integers(arguments, 5)
+    row, target = floats(logits + 4 * task * V, V), ints(targets + 4 * task, 1)[0]
+    (factor,) = numbers(dloss, 1)
+    logit = row[target]
+    largest, log_sum = softmax_row(row)
+    floats(losses + 4 * task, 1)[0] = log_sum - (logit - largest)
+    row[target] -= np.float32(1)
+    for v in range(V):
+        row[v] = row[v] * factor
 
 
 def chunks(losses, lnf, wte, targets, V, bf16):
@@ -63,15 +59,16 @@ def chunks(losses, lnf, wte, targets, V, bf16):
 
 def classifier_forward(losses, lnf, wte, targets, *, V, bf16=False):
     for part_losses, _, part_targets, logits, _ in chunks(losses, lnf, wte, targets, V, bf16):
-        losses_kernel(part_losses, logits, part_targets)
+        crossentropy_forward(part_losses, logits, part_targets, V=V)
 
 
 def classifier_forward_backward(
     losses, dlnf, dwte, lnf, wte, targets, *, V, dloss, accumulate, bf16=False
 ):
-    drows, mode = matrix(dlnf), ADD if accumulate else WRITE
+    drows, mode, factor = matrix(dlnf), ADD if accumulate else WRITE, np.array([dloss], np.float32)
     for part_losses, rows, part_targets, logits, part in chunks(losses, lnf, wte, targets, V, bf16):
-        gradients_kernel(part_losses, logits, part_targets, np.float32(dloss))
+        arrays = data(part_losses), data(logits), data(part_targets)
+        run(gradients_task, len(rows), *arrays, V, data(factor))
         gemm(drows[part], logits, wte[:V], a_unit_k=True, b_unit_k=False, K=V, bf16=bf16)
         gemm(
             dwte[:V], logits, rows, a_unit_k=False, b_unit_k=False, K=len(rows), bf16=bf16,

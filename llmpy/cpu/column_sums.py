@@ -7,7 +7,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from .jit import serial
+from .jit import part
 from .packing import GROUP
 from .simd import W, at, f32, floats, floats_at, i64, load, store, vector, with_twin
 
@@ -49,7 +49,7 @@ def sum_group(typingctx, dst, src, ld, k):
     return types.void(*[types.intp] * 4), codegen
 
 
-@serial
+@part
 def column_sums(dst, src, ld, cols, k):
     """Sum each of `cols` <= GROUP columns over k rows, from the first to the last."""
     if cols == GROUP:

@@ -27,13 +27,11 @@ def scratch_words(dims: Mapping[str, int], bf16: bool) -> dict[str, int]:
     B, T, C, V, NH = (dims[letter] for letter in ("B", "T", "C", "V", "NH"))
     positions = B * T
     chunk = min(positions, chunk_rows(V))  # of the classifier
-    parts = -(-positions // ROWS) * C
     words = {
         **attention_words(B, T, NH, C // NH, bf16),
         "logits": chunk * V,
         "sums": -(-positions // KC) * 4 * C,
-        "dweight": parts,
-        "dbias": parts,
+        "layernorm": 2 * -(-positions // ROWS) * C,
     }
     products = set(layer_products(positions, C))
     for rows in {chunk, positions % chunk or chunk}:  # the last chunk may be shorter

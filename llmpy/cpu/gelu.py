@@ -1,32 +1,31 @@
 """GELU on the CPU. The maths and the contract are in ops/gelu.py."""
 
-from numba import prange
-
-from .jit import parallel
+from .jit import kernel
+from .memory import data
+from .simd import floats
+from .tasks import integers, run
 from .vector_math import gelu_backward_row, gelu_row
 
 CHUNK = 4096  # elements of a task
 
 
-@parallel
-def forward_kernel(out, inp):
-    N = inp.shape[0]
-    for task in prange(-(-N // CHUNK)):  # every element is independent
-        last = min(N, task * CHUNK + CHUNK)
-        gelu_row(out[task * CHUNK : last], inp[task * CHUNK : last])
+@kernel
+def forward_task(arguments, task, thread):
+    out, inp, N = integers(arguments, 3)
+    at, count = 4 * task * CHUNK, min(CHUNK, N - task * CHUNK)
+    gelu_row(floats(out + at, count), floats(inp + at, count))
 
 
 def gelu_forward(out, inp):
-    forward_kernel(out.reshape(-1), inp.reshape(-1))
+    run(forward_task, -(-inp.size // CHUNK), data(out), data(inp), inp.size)
 
 
-@parallel
-def backward_kernel(dinp, inp, dout):
-    N = inp.shape[0]
-    for task in prange(-(-N // CHUNK)):  # every element is independent
-        first, last = task * CHUNK, min(N, task * CHUNK + CHUNK)
-        gelu_backward_row(dinp[first:last], inp[first:last], dout[first:last])
+@kernel
+def backward_task(arguments, task, thread):
+    dinp, inp, dout, N = integers(arguments, 4)
+    at, count = 4 * task * CHUNK, min(CHUNK, N - task * CHUNK)
+    gelu_backward_row(floats(dinp + at, count), floats(inp + at, count), floats(dout + at, count))
 
 
 def gelu_backward(dinp, inp, dout):
-    backward_kernel(dinp.reshape(-1), inp.reshape(-1), dout.reshape(-1))
+    run(backward_task, -(-inp.size // CHUNK), data(dinp), data(inp), data(dout), inp.size)

@@ -28,7 +28,7 @@ from numba import get_num_threads
 
 from .caches import second_cache_bytes
 from .column_sums import column_sums
-from .jit import serial
+from .jit import kernel, part
 from .memory import data, max_threads, row, scratch_at
 from .packing import A_GROUP, GROUP, copy_mr, pack_panel, words
 from .simd import MR, NR, W, floats, prefetch
@@ -50,7 +50,7 @@ AS_IT_LIES, OWN, SHARED = 0, 1, 2  # A: in place; packed by each task for itself
 NOTHING, GELU, GELU_DERIVATIVE = 0, 1, 2  # epilogues
 
 
-@serial
+@part
 def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
     """Pack `rows` rows of A from row `first` on, k columns from `piece` on: MR rows an A_PANEL.
 
@@ -73,7 +73,7 @@ def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
             column_sums(sums + 4 * (first + c), src + 4 * c, ld, min(GROUP, rows - c), k)
 
 
-@serial
+@part
 def finish(epilogue, c, ldc, out, pre, ld, rows, cols):
     """Do the epilogue on some columns of a block of c."""
     for i in range(rows):
@@ -84,7 +84,7 @@ def finish(epilogue, c, ldc, out, pre, ld, rows, cols):
             gelu_both_rows(row, to, floats(pre + 4 * i * ld, cols))
 
 
-@serial
+@part
 def prefetch_panel(b, ld, unit_k, first, last, cols, k):
     """Ask for what the next panel of B is packed from: its columns `first` to `last`, or rows."""
     if unit_k:
@@ -97,7 +97,7 @@ def prefetch_panel(b, ld, unit_k, first, last, cols, k):
                 prefetch(b + 4 * (j * ld + c))
 
 
-@serial
+@kernel
 def pack_shared(arguments, task, thread):
     """Pack what several blocks of c share: a group of panels of A, or a panel of B."""
     (a, lda, a_unit_k, a_tasks, b, ldb, b_unit_k, M, N, K, bf16, sums, a_packed, b_packed) = (
@@ -119,7 +119,7 @@ def pack_shared(arguments, task, thread):
     pack_panel(dst, NR, at_b, ldb, b_unit_k, cols, k, bf16)
 
 
-@serial
+@part
 def column_of_tiles(
     bf16, c, ldc, a, a_step, a_row, a_k, rows, panel_b, cols, k, mode, bias, ahead, ldb, b_unit_k,
     cols_ahead,
@@ -142,7 +142,7 @@ def column_of_tiles(
             prefetch_panel(ahead, ldb, b_unit_k, t * share, t * share + share, cols_ahead, k)
 
 
-@serial
+@kernel
 def block_of_c(arguments, task, thread):
     """Compute a block of c, piece of k after piece, and do the epilogue on it."""
     (

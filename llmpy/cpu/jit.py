@@ -8,6 +8,7 @@ waits for from running. With about 20 microseconds it bridges the Python between
 then sleeps. The variable is read when the first kernel starts; one that is set already is kept.
 """
 
+import gc
 import os
 from functools import cache
 
@@ -50,30 +51,63 @@ def _for_all_integers(kernel):
     return kernel
 
 
-def _compiled(parallel: bool):
+def _without_entry(kernel):
+    """Refuse calls from Python, which would jump to address 0."""
+    if config.DISABLE_JIT:
+        return kernel
+
+    def refuse(*arguments):
+        raise TypeError(f"{kernel.__name__}: called from Python, expected a call from a kernel")
+
+    kernel._compile_for_args = refuse
+    kernel._insert = lambda *entry, **more: None  # what would be found without asking to compile
+    return _for_all_integers(kernel)
+
+
+def _without_collecting(compile):
+    """Look for no garbage while a kernel is compiled: that would be a tenth of the time."""
+
+    def wrapped(signature):
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return compile(signature)
+        finally:
+            if collecting:
+                gc.enable()
+
+    return wrapped
+
+
+def _compiled(**options):
     """Make a decorator that compiles with our options, and keeps the result while it is valid."""
 
     def decorate(function):
         # error_model: x / 0 is infinity or NaN; the default, an exception, also stops vectorization
-        kernel = njit(parallel=parallel, error_model="numpy")(function)
+        kernel = njit(error_model="numpy", **options)(function)
         if cache_works():
             kernel._cache = KernelCache(function)
-        return _for_all_integers(kernel)
+        if not config.DISABLE_JIT:
+            kernel.compile = _without_collecting(kernel.compile)
+        without_entry = options.get("no_cpython_wrapper")
+        return _without_entry(kernel) if without_entry else _for_all_integers(kernel)
 
     return decorate
 
 
-# kernels: what a task computes depends on the problem alone, never on the threads
-parallel = _compiled(parallel=True)
-serial = _compiled(parallel=False)
+# what Python calls, and what C code does: each entry takes time to compile
+parallel = _compiled(parallel=True, no_cfunc_wrapper=True)
+serial = _compiled(no_cfunc_wrapper=True)
+kernel = _compiled(no_cpython_wrapper=True)  # tasks.py calls it
 
 
-# parts of kernels, without an entry of their own for Python or C; `inlined` for those that are
-# called in one or two places, where they are put instead of the call: less to compile
-def part(function):
-    return _for_all_integers(
-        njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
-    )
+# parts of kernels, without an entry of their own; `inlined` for those that are called in one or two
+# places, where they are put instead of the call: less to compile
+def part(function=None, **options):
+    if function is None:
+        return lambda function: part(function, **options)
+    entries = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _without_entry(njit(error_model="numpy", **entries, **options)(function))
 
 
 inlined = njit(error_model="numpy", inline="always")

@@ -1,22 +1,22 @@
 """LayerNorm on the CPU. The maths and the contract are in ops/layernorm.py."""
 
 import numpy as np
-from numba import njit, prange
 
-from ..ops.memory import view
-from .jit import parallel, serial
-from .matmul import matrix
-from .memory import scratch
+from .jit import kernel, part
+from .memory import data, scratch_at
 from .residual import add_rows
+from .simd import floats
+from .tasks import integers, run
 from .vector_math import SUM, row_sum, square_sum
 
 EPS = np.float32(1e-5)  # same as ops/layernorm.py
-ROWS = 16  # rows that a task of the backward pass sums before the sums are added up
+ROWS = 16  # rows of a task; the backward pass adds up the sums over so many
+CHANNELS = 64  # channels whose sums a task adds up
 
 f32 = np.float32
 
 
-@serial
+@part
 def normalize_row(out, inp, weight, bias):
     """Normalize, scale and shift one row; give its mean and rstd."""
     C = inp.shape[0]
@@ -27,33 +27,41 @@ def normalize_row(out, inp, weight, bias):
     return m, s
 
 
-@parallel
-def forward_kernel(out, mean, rstd, inp, weight, bias):
-    for n in prange(inp.shape[0]):  # every position is independent
-        mean[n], rstd[n] = normalize_row(out[n], inp[n], weight, bias)
+@kernel
+def forward_task(arguments, task, thread):
+    """Normalize some rows: every one is independent."""
+    out, mean, rstd, inp, weight, bias, N, C = integers(arguments, 8)
+    w, b, m, s = floats(weight, C), floats(bias, C), floats(mean, N), floats(rstd, N)
+    for n in range(task * ROWS, min(N, task * ROWS + ROWS)):
+        at = 4 * n * C
+        m[n], s[n] = normalize_row(floats(out + at, C), floats(inp + at, C), w, b)
 
 
 def layernorm_forward(out, mean, rstd, inp, weight, bias):
     bias = np.zeros_like(weight) if bias is None else bias
-    forward_kernel(matrix(out), mean.reshape(-1), rstd.reshape(-1), matrix(inp), weight, bias)
+    arrays = map(data, (out, mean, rstd, inp, weight, bias))
+    run(forward_task, -(-mean.size // ROWS), *arrays, mean.size, len(weight))
 
 
-@parallel
-def residual_forward_kernel(residual, out, mean, rstd, inp1, inp2, weight, bias):
-    for n in prange(inp1.shape[0]):  # every position is independent
-        add_rows(residual[n], inp1[n], inp2[n])
-        mean[n], rstd[n] = normalize_row(out[n], residual[n], weight, bias)
+@kernel
+def residual_forward_task(arguments, task, thread):
+    """Add, and normalize, some rows."""
+    residual, out, mean, rstd, inp1, inp2, weight, bias, N, C = integers(arguments, 10)
+    w, b, m, s = floats(weight, C), floats(bias, C), floats(mean, N), floats(rstd, N)
+    for n in range(task * ROWS, min(N, task * ROWS + ROWS)):
+        at = 4 * n * C
+        added = floats(residual + at, C)
+        add_rows(added, floats(inp1 + at, C), floats(inp2 + at, C))
+        m[n], s[n] = normalize_row(floats(out + at, C), added, w, b)
 
 
 def residual_layernorm_forward(residual, out, mean, rstd, inp1, inp2, weight, bias):
     bias = np.zeros_like(weight) if bias is None else bias
-    residual_forward_kernel(
-        matrix(residual), matrix(out), mean.reshape(-1), rstd.reshape(-1), matrix(inp1),
-        matrix(inp2), weight, bias,
-    )  # fmt: skip
+    arrays = map(data, (residual, out, mean, rstd, inp1, inp2, weight, bias))
+    run(residual_forward_task, -(-mean.size // ROWS), *arrays, mean.size, len(weight))
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def backward_means(dout, inp, weight, m, s):
     """Give the means over a row of dnorm and of dnorm * norm."""
     dnorm_mean, dnorm_norm_mean = f32(0), f32(0)
@@ -64,7 +72,7 @@ def backward_means(dout, inp, weight, m, s):
     return dnorm_mean / f32(inp.shape[0]), dnorm_norm_mean / f32(inp.shape[0])
 
 
-@serial
+@part
 def backward_row(dinp, dweight, dbias, dout, inp, weight, m, s):
     """Add one row's gradients."""
     dnorm_mean, dnorm_norm_mean = backward_means(dout, inp, weight, m, s)
@@ -75,37 +83,41 @@ def backward_row(dinp, dweight, dbias, dout, inp, weight, m, s):
         dinp[c] += (dout[c] * weight[c] - dnorm_mean - norm * dnorm_norm_mean) * s
 
 
-@parallel
-def backward_kernel(
-    dinp, dweight, dbias, dout, inp, weight, mean, rstd, partial_weight, partial_bias, accumulate
-):
-    N, C = inp.shape
-    tasks = -(-N // ROWS)
+@kernel
+def backward_task(arguments, task, thread):
+    """Pass 1: add dinp of some rows, and write their sums, weight's before bias's."""
+    dinp, dout, inp, weight, mean, rstd, sums, N, C = integers(arguments, 9)
+    w, m, s = floats(weight, C), floats(mean, N), floats(rstd, N)
+    dw, db = floats(sums + 8 * task * C, C), floats(sums + 8 * task * C + 4 * C, C)
+    dw[:] = f32(0)
+    db[:] = f32(0)
+    for n in range(task * ROWS, min(N, task * ROWS + ROWS)):
+        at = 4 * n * C
+        dx, dy, x = floats(dinp + at, C), floats(dout + at, C), floats(inp + at, C)
+        backward_row(dx, dw, db, dy, x, w, m[n], s[n])
 
-    # pass 1: dinp, and the sums over ROWS rows
-    for task in prange(tasks):
-        dw, db = partial_weight[task], partial_bias[task]
-        dw[:] = f32(0)
-        db[:] = f32(0)
-        for n in range(task * ROWS, min(N, task * ROWS + ROWS)):
-            backward_row(dinp[n], dw, db, dout[n], inp[n], weight, mean[n], rstd[n])
 
-    # pass 2: add them up in order
-    for c in prange(C):
-        sum_weight, sum_bias = f32(0), f32(0)
-        for task in range(tasks):
-            sum_weight += partial_weight[task, c]
-            sum_bias += partial_bias[task, c]
-        dweight[c] = dweight[c] + sum_weight if accumulate else sum_weight
-        dbias[c] = dbias[c] + sum_bias if accumulate else sum_bias
+@kernel
+def sums_task(arguments, task, thread):
+    """Pass 2: add up the sums of some channels, in the order of the rows."""
+    dweight, dbias, sums, count, C, accumulate = integers(arguments, 6)
+    first, channels = 4 * task * CHANNELS, min(CHANNELS, C - task * CHANNELS)
+    for kind in range(2):
+        out = floats((dbias if kind else dweight) + first, channels)
+        total = floats(sums + 4 * kind * C + first, channels)
+        for i in range(1, count):
+            more = floats(sums + 4 * (2 * i + kind) * C + first, channels)
+            for c in range(channels):
+                total[c] += more[c]
+        for c in range(channels):
+            out[c] = out[c] + total[c] if accumulate else total[c]
 
 
 def layernorm_backward(dinp, dweight, dbias, dout, inp, weight, mean, rstd, *, accumulate):
     dbias = np.zeros_like(weight) if dbias is None else dbias
-    rows = matrix(inp)
-    tasks, C = -(-len(rows) // ROWS), len(weight)
-    backward_kernel(
-        matrix(dinp), dweight, dbias, matrix(dout), rows, weight, mean.reshape(-1),
-        rstd.reshape(-1), view(scratch("dweight", tasks * C), 0, (tasks, C)),
-        view(scratch("dbias", tasks * C), 0, (tasks, C)), accumulate,
-    )  # fmt: skip
+    N, C = mean.size, len(weight)
+    tasks = max(1, -(-N // ROWS))  # of no row, the sums are 0
+    sums = scratch_at("layernorm", tasks * 2 * C)
+    arrays = map(data, (dinp, dout, inp, weight, mean, rstd))
+    run(backward_task, tasks, *arrays, sums, N, C)
+    run(sums_task, -(-C // CHANNELS), data(dweight), data(dbias), sums, tasks, C, accumulate)

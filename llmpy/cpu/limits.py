@@ -8,14 +8,14 @@ import time
 
 import numba
 import numpy as np
-from numba import prange
 
 from .adamw import CHUNK
 from .caches import first_cache_bytes, last_cache_bytes
-from .jit import parallel
+from .jit import kernel
 from .memory import alloc, data
 from .packing import STEP
-from .simd import MR, NR
+from .simd import MR, NR, floats
+from .tasks import integers, run
 from .tile import WRITE, tile
 
 # the best trial counts: what else the machine does only slows one, and a short one may be spared
@@ -25,17 +25,17 @@ PASSES = 20  # over memory
 f32 = np.float32
 
 
-@parallel
-def tile_kernel(tasks, times, operands, stride, k, bf16):
-    """Multiply the same panels `times` times in each task; a task has `stride` floats of its own.
+@kernel
+def tile_task(arguments, task, thread):
+    """Multiply the same panels `times` times; a task has `stride` floats of its own.
 
     They hold a panel of B, then one of A, then the product.
     """
-    for task in prange(tasks):
-        b = operands + 4 * task * stride
-        a, c = b + 4 * k * NR, b + 4 * k * (NR + MR)
-        for _ in range(times):
-            tile(bf16, c, NR, a, 1, MR, b, k, WRITE, 0)
+    times, operands, stride, k, bf16 = integers(arguments, 5)
+    b = operands + 4 * task * stride
+    a, c = b + 4 * k * NR, b + 4 * k * (NR + MR)
+    for _ in range(times):
+        tile(bf16, c, NR, a, 1, MR, b, k, WRITE, 0)
 
 
 def peak_gflops(bf16: bool = False, l1_bytes: int | None = None) -> float:
@@ -49,36 +49,28 @@ def peak_gflops(bf16: bool = False, l1_bytes: int | None = None) -> float:
     operands[:] = np.random.default_rng(0).standard_normal(operands.size, np.float32)
     operations = 2 * MR * NR * k * threads * (STEP if bf16 else 1)
 
-    def run(times):
-        return seconds_of(tile_kernel, threads, times, data(operands), stride, k, int(bf16))
+    def trial(times):
+        return seconds_of(tile_task, threads, times, data(operands), stride, k, bf16)
 
     times = 1
-    run(times)  # compiled, and in the cache
-    while run(times) < TRIAL_S:
+    trial(times)  # compiled, and in the cache
+    while trial(times) < TRIAL_S:
         times *= 2
-    best = min(run(times) for _ in range(TRIALS))
+    best = min(trial(times) for _ in range(TRIALS))
     return operations * times / best / 1e9
 
 
-@parallel
-def fill_kernel(array, value):
-    """Set all elements, so that each thread is the first to touch the pages that it will use."""
-    N = array.shape[0]
-    for task in prange(-(-N // CHUNK)):
-        array[task * CHUNK : min(N, task * CHUNK + CHUNK)] = value
-
-
-@parallel
-def update_kernel(params, grads, m, v):
+@kernel
+def update_task(arguments, task, thread):
     """Read and write what AdamW does, with hardly any arithmetic."""
-    N = params.shape[0]
-    for task in prange(-(-N // CHUNK)):
-        first, last = task * CHUNK, min(N, task * CHUNK + CHUNK)
-        p, g, mm, vv = params[first:last], grads[first:last], m[first:last], v[first:last]
-        for i in range(p.shape[0]):
-            mm[i] = f32(0.5) * (mm[i] + g[i])
-            vv[i] = f32(0.5) * (vv[i] + g[i])
-            p[i] = f32(0.5) * (p[i] + mm[i])
+    params, grads, m, v, N = integers(arguments, 5)
+    at, count = 4 * task * CHUNK, min(CHUNK, N - task * CHUNK)
+    p, g = floats(params + at, count), floats(grads + at, count)
+    mm, vv = floats(m + at, count), floats(v + at, count)
+    for i in range(count):
+        mm[i] = f32(0.5) * (mm[i] + g[i])
+        vv[i] = f32(0.5) * (vv[i] + g[i])
+        p[i] = f32(0.5) * (p[i] + mm[i])
 
 
 def bandwidth_gbs(count: int | None = None) -> float:
@@ -88,15 +80,14 @@ def bandwidth_gbs(count: int | None = None) -> float:
     """
     count = count or 4 * last_cache_bytes() // 4
     arrays = [alloc((count,)) for _ in range(4)]
-    for i, array in enumerate(arrays):
-        fill_kernel(array, f32(i + 1))
-    update_kernel(*arrays)  # compiled
-    best = min(seconds_of(update_kernel, *arrays) for _ in range(PASSES))
+    work = update_task, -(-count // CHUNK), *map(data, arrays), count
+    run(*work)  # compiled, and each page first touched by the thread that will use it
+    best = min(seconds_of(*work) for _ in range(PASSES))
     return 7 * 4 * count / best / 1e9
 
 
-def seconds_of(kernel, *args):
+def seconds_of(kernel, tasks, *arguments):
     """Time one call."""
     start = time.perf_counter()
-    kernel(*args)
+    run(kernel, tasks, *arguments)
     return time.perf_counter() - start

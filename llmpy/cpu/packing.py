@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 
 from ..bfloat16 import rounded_to_bfloat16
-from .jit import inlined, plain, serial
+from .jit import inlined, part, plain
 from .simd import (
     MR,
     NR,
@@ -89,7 +89,7 @@ def words(k, bf16):
     return -(-k // STEP) if bf16 else k
 
 
-@serial
+@part
 def word(first, second, bf16):
     """Give the word of one number, or of two, as a float32 of the same bits."""
     if not bf16:
@@ -261,7 +261,7 @@ row_bf16_twin, row_bf16 = _define_row("row_bf16", True)
 # panels and rows
 
 
-@serial
+@part
 def pack_rest(dst, R, src, step_r, step_k, rows, j, k, bf16):
     """Pack the words from j on one by one: dst[j * R + r] is word j of the k numbers of row r.
 
@@ -311,7 +311,7 @@ def copy(dst, R, src, ld, bf16):
         copy_nr(dst, src, ld)
 
 
-@serial
+@part
 def pack_panel(dst, R, src, ld, unit_k, rows, k, bf16):
     """Pack `rows` <= R rows of A, or columns of B, over k numbers each; missing ones are zero.
 
@@ -332,7 +332,7 @@ def pack_panel(dst, R, src, ld, unit_k, rows, k, bf16):
     pack_rest(dst, R, src, ld if unit_k else 1, 1 if unit_k else ld, rows, j, k, bf16)
 
 
-@serial
+@part
 def copy_rows(dst, ldd, src, ld, rows, k, bf16):
     """Write rows of k numbers as rows of words; they may lie on each other, with one first word."""
     step = STEP if bf16 else 1

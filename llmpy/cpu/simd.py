@@ -22,9 +22,10 @@ import ctypes
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import carray, config, njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 def choose_tile(features):
@@ -93,11 +94,14 @@ def with_twin(twin):
     return lambda typing: twin if config.DISABLE_JIT else intrinsic(typing)
 
 
+def view_at(address, count, kind):
+    """Give `count` numbers of a kind of ctypes at an address as a NumPy array."""
+    return np.ctypeslib.as_array(ctypes.cast(int(address), ctypes.POINTER(kind)), (count,))
+
+
 def floats_at(address, count):
     """Give `count` floats at an address as a NumPy array: what the twins work on."""
-    return np.ctypeslib.as_array(
-        ctypes.cast(int(address), ctypes.POINTER(ctypes.c_float)), (count,)
-    )
+    return view_at(address, count, ctypes.c_float)
 
 
 def words_at(address, count):
@@ -124,21 +128,30 @@ def address(typingctx, array):
     return types.intp(array), codegen
 
 
-def pointer_twin(address):
-    return ctypes.cast(int(address), ctypes.POINTER(ctypes.c_float))
+def _define_view(kind, c_kind, name):
+    """Define the intrinsic that views `count` numbers at an address as an array, and its twin."""
+    array = types.Array(kind, 1, "C")
+
+    def twin(address, count):
+        return view_at(address, count, c_kind)
+
+    def typing(typingctx, address, count):
+        def codegen(context, builder, signature, args):
+            made = context.make_array(array)(context, builder)
+            data = builder.inttoptr(args[0], made.data.type)
+            size = ir.Constant(i64, kind.bitwidth // 8)
+            populate_array(made, data, [args[1]], [size], size, meminfo=None)
+            return made._getvalue()
+
+        return array(types.intp, types.intp), codegen
+
+    typing.__name__ = name
+    return twin, with_twin(twin)(typing)
 
 
-@with_twin(pointer_twin)
-def pointer(typingctx, address):
-    """Turn an address into a pointer to float32, for numba.carray."""
-    kind = types.CPointer(types.float32)(types.intp)
-    return kind, lambda _, builder, __, args: builder.inttoptr(args[0], f32.as_pointer())
-
-
-@njit(inline="always")
-def floats(address, count):
-    """View `count` floats at an address as an array."""
-    return carray(pointer(address), (count,))
+floats_twin, floats = _define_view(types.float32, ctypes.c_float, "floats")
+doubles_twin, doubles = _define_view(types.float64, ctypes.c_double, "doubles")
+ints_twin, ints = _define_view(types.int32, ctypes.c_int32, "ints")
 
 
 def prefetch_twin(address):

@@ -1,15 +1,15 @@
 """Softmax on the CPU. The maths and the contract are in ops/softmax.py."""
 
 import numpy as np
-from numba import prange
 
-from .jit import parallel, serial
-from .matmul import matrix
-from .simd import row_max
+from .jit import kernel, part
+from .memory import data
+from .simd import floats, row_max
+from .tasks import integers, run
 from .vector_math import exp_row
 
 
-@serial
+@part
 def softmax_row(row):
     """Turn a row of logits into probabilities, in place; give their maximum, and the log of the
     sum of exp(logit - maximum).
@@ -22,16 +22,18 @@ def softmax_row(row):
     return largest, np.log(total)
 
 
-@parallel
-def forward_kernel(probs, logits, V):
-    for n in prange(logits.shape[0]):  # every position is independent
-        row = probs[n]
-        for v in range(V):
-            row[v] = logits[n, v]
-        softmax_row(row[:V])
-        for v in range(V, row.shape[0]):
-            row[v] = np.float32(0)
+@kernel
+def forward_task(arguments, task, thread):
+    """Write the probabilities of one position: every one is independent."""
+    probs, logits, V, Vp = integers(arguments, 4)
+    row, inp = floats(probs + 4 * task * Vp, Vp), floats(logits + 4 * task * Vp, V)
+    for v in range(V):
+        row[v] = inp[v]
+    softmax_row(row[:V])
+    for v in range(V, Vp):
+        row[v] = np.float32(0)
 
 
 def softmax_forward(probs, logits, *, V):
-    forward_kernel(matrix(probs), matrix(logits), V)
+    Vp = probs.shape[-1]
+    run(forward_task, probs.size // Vp, data(probs), data(logits), V, Vp)

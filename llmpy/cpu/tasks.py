@@ -1,8 +1,8 @@
 """Tasks shared out among the threads by one loop, compiled once for all kernels that use it.
 
-A kernel is a `serial` function (jit.py) of three integers: the address of its arguments, which are
-integers too, the number of the task, and that of the thread. The loop calls it by its address. A
-prange of its own would have Numba compile a kernel three times: by itself, within the body of the
+A kernel is a function of three integers, `kernel` in jit.py: the address of its arguments, which
+are integers too, the number of the task, and that of the thread. The loop calls it by its address.
+A prange of its own would have Numba compile a kernel three times: by itself, within the body of the
 loop, and within the function around that.
 """
 
@@ -15,28 +15,35 @@ from numba import config, get_thread_id, prange, types
 from numba.core.errors import RequireLiteralValue
 
 from .jit import parallel
-from .simd import i64, with_twin
+from .simd import f32, i64, with_twin
 
 KERNEL = (types.intp, types.intp, types.intp)  # arguments, task, thread
 
 
-def integers_twin(address, count):
-    return tuple((ctypes.c_int64 * count).from_address(address))
+def _define_numbers(kind, llvm_kind, c_kind, name):
+    """Define the intrinsic that gives the `count` numbers at an address; `count` is a constant."""
+
+    def twin(address, count):
+        return tuple((c_kind * count).from_address(address))
+
+    def typing(typingctx, address, count):
+        if not isinstance(count, types.IntegerLiteral):
+            raise RequireLiteralValue(f"{name}: the count is no constant")
+        made = types.UniTuple(kind, count.literal_value)
+
+        def codegen(context, builder, signature, args):
+            first = builder.inttoptr(args[0], llvm_kind.as_pointer())
+            places = [builder.gep(first, [ir.Constant(i64, i)]) for i in range(len(made))]
+            return context.make_tuple(builder, made, [builder.load(place) for place in places])
+
+        return made(types.intp, count), codegen
+
+    typing.__name__ = name
+    return twin, with_twin(twin)(typing)
 
 
-@with_twin(integers_twin)
-def integers(typingctx, address, count):
-    """Give the `count` integers at an address; `count` is a constant."""
-    if not isinstance(count, types.IntegerLiteral):
-        raise RequireLiteralValue("integers: the count is no constant")
-    made = types.UniTuple(types.int64, count.literal_value)
-
-    def codegen(context, builder, signature, args):
-        first = builder.inttoptr(args[0], i64.as_pointer())
-        places = [builder.gep(first, [ir.Constant(i64, i)]) for i in range(len(made))]
-        return context.make_tuple(builder, made, [builder.load(place) for place in places])
-
-    return made(types.intp, count), codegen
+integers_twin, integers = _define_numbers(types.int64, i64, ctypes.c_int64, "integers")
+numbers_twin, numbers = _define_numbers(types.float32, f32, ctypes.c_float, "numbers")
 
 
 def call_twin(kernel, arguments, task, thread):

@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from .jit import serial
+from .jit import part
 from .simd import (
     MR,
     NR,
@@ -254,7 +254,7 @@ pair_tile = _define(pair_tile_twin, emit_tile, pairs=True)
 pair_edge_tile = _define(pair_edge_tile_twin, emit_edge_tile, pairs=True)
 
 
-@serial
+@part
 def tile(bf16, c, ldc, a, a_row, a_k, b, k, mode, bias):
     """Multiply MR rows of A by a panel of B.
 
@@ -271,7 +271,7 @@ def tile(bf16, c, ldc, a, a_row, a_k, b, k, mode, bias):
         float_tile(c, ldc, a, a_row, a_k, b, k, mode, bias)
 
 
-@serial
+@part
 def edge_tile(bf16, c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols):
     """Do what `tile` does for the `rows` <= MR rows and `cols` <= NR columns that are there.
 

@@ -12,8 +12,8 @@ Source of the polynomial's coefficients: Cephes, expf.c.
 """
 
 import numpy as np
-from numba import njit
 
+from .jit import part
 from .simd import bits_of_float, float_of_bits
 
 f32 = np.float32
@@ -32,7 +32,7 @@ MAGIC, MAGIC_BITS = f32(1.5 * 2**23), np.int32(0x4B400000)  # the spacing of flo
 ONE_BITS = np.int32(127 << 23)
 
 
-@njit(fastmath=FUSED)
+@part(fastmath=FUSED)
 def exp_parts(x):
     """Give exp(r) and the bits of n, so that e^x = 2^n exp(r); n is in the low bits, from MAGIC on.
 
@@ -50,7 +50,7 @@ def exp_parts(x):
     return p * square + r + f32(1), bits_of_float(t)
 
 
-@njit(fastmath=FUSED)
+@part(fastmath=FUSED)
 def exp(x):
     """Give e^x, within 2 ulp where the result is not subnormal."""
     y = f32(-104.0) if x < f32(-104.0) else x
@@ -63,21 +63,21 @@ def exp(x):
     return e * first * float_of_bits((n - half + np.int32(127)) << np.int32(23))
 
 
-@njit(fastmath=FUSED)
+@part(fastmath=FUSED)
 def exp_inside(x):
     """Give e^x for x in [-87, 88], NaN for NaN."""
     e, bits = exp_parts(x)
     return e * float_of_bits((bits << np.int32(23)) + ONE_BITS)
 
 
-@njit(fastmath=FUSED)
+@part(fastmath=FUSED)
 def clamp(x, largest):
     """Hold x within -largest and largest; NaN stays."""
     y = -largest if x < -largest else x
     return largest if y > largest else y
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@part(fastmath=FUSED)
 def gelu_parts(x):
     """Give y, that is x within 9.9 of 0, so that the exponential is finite; e^-2u(y); and s(2u)."""
     y = clamp(x, f32(9.9))
@@ -85,28 +85,28 @@ def gelu_parts(x):
     return y, e, f32(1) / (f32(1) + e)
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@part(fastmath=FUSED)
 def gelu(x):
     """Give GELU of x, tanh form: 0 below -10, where it is under 1e-36; NaN for -infinity."""
     _, _, s = gelu_parts(x)
     return x * f32(0) if x < f32(-10.0) else x * s  # -infinity * 0 is NaN
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@part(fastmath=FUSED)
 def gelu_derivative(x):
     """Give the derivative of GELU at x: within 1e-34 of 0 and 1 beyond 9.9."""
     y, e, s = gelu_parts(x)
     return s * (f32(1) + e * s * (y * (SQRT_2_OVER_PI_2 + f32(3) * SLOPE * (y * y))))
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@part(fastmath=FUSED)
 def gelu_row(out, inp):
     """Write GELU of each element of a row."""
     for i in range(inp.shape[0]):
         out[i] = gelu(inp[i])
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@part(fastmath=FUSED)
 def gelu_both_rows(dpre, out, pre):
     """Multiply a row by the derivative of GELU at `pre`, and write GELU: they share gelu_parts."""
     for i in range(pre.shape[0]):
@@ -114,7 +114,7 @@ def gelu_both_rows(dpre, out, pre):
         out[i] = gelu(pre[i])
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def exp_row(row, scale, shift):
     """Replace each element of a row by exp(scale * element - shift), and give their sum."""
     total = f32(0)
@@ -125,14 +125,14 @@ def exp_row(row, scale, shift):
     return total
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@part(fastmath=FUSED)
 def gelu_backward_row(dinp, inp, dout):
     """Add the gradient through GELU of each element of a row."""
     for i in range(inp.shape[0]):
         dinp[i] += dout[i] * gelu_derivative(inp[i])
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def sum_exp(row, shift):
     """Give the sum of exp(element - shift) over a row."""
     total = f32(0)
@@ -141,7 +141,7 @@ def sum_exp(row, shift):
     return total
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def row_sum(row):
     """Give the sum of a row."""
     total = f32(0)
@@ -150,7 +150,7 @@ def row_sum(row):
     return total
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def square_sum(row, shift):
     """Give the sum of (element - shift)^2 over a row."""
     total = f32(0)
@@ -159,7 +159,7 @@ def square_sum(row, shift):
     return total
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def dot(x, y):
     """Give the scalar product of two rows."""
     total = f32(0)
@@ -168,7 +168,7 @@ def dot(x, y):
     return total
 
 
-@njit(fastmath=SUM, error_model="numpy")
+@part(fastmath=SUM)
 def square_sum_float64(row):
     """Give the sum of the squares of a row, summed in float64."""
     total = np.float64(0)

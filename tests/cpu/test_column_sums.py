@@ -9,6 +9,7 @@ from llmpy.cpu.memory import alloc, data
 from llmpy.cpu.packing import GROUP
 from llmpy.cpu.simd import W
 
+from .entry import entry
 from .test_packing import normal
 
 
@@ -16,7 +17,7 @@ from .test_packing import normal
 @pytest.mark.parametrize("cols", [1, W + 1, GROUP - 1, GROUP])
 def test_column_sums_run_from_the_first_row(rng, k, cols):
     src, got = normal(rng, k, GROUP + 3), alloc((GROUP,))
-    column_sums(data(got), data(src), src.shape[1], cols, k)
+    entry(column_sums)(data(got), data(src), src.shape[1], cols, k)
     want = np.zeros(cols, np.float32)
     for row in src:
         want += row[:cols]

@@ -1,15 +1,18 @@
 """Compiled kernels: kept while they are valid, and done without where they cannot be kept."""
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from numba import njit
+import numpy as np
+import pytest
+from numba import config, njit, types
 
 import llmpy
-from llmpy.cpu.jit import part, serial
+from llmpy.cpu.jit import kernel, part, serial
 
 NORM = (
     "import numpy as np; from llmpy.cpu import global_norm; x = np.ones(4, 'f4');"
@@ -70,3 +73,28 @@ def test_constant_integers_make_no_version_of_their_own():
 
         assert run(1) == 16
         assert len(twice.overloads) == 1
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("compiled", [kernel, part])
+def test_what_has_no_entry_refuses_calls_from_python(compiled):
+    @compiled
+    def twice(n):
+        return 2 * n
+
+    for _ in range(2):  # not compiled, and compiled
+        with pytest.raises(TypeError) as error:
+            twice(1)
+        assert str(error.value) == "twice: called from Python, expected a call from a kernel"
+        twice.compile((types.int64,))
+
+
+def test_garbage_is_collected_again_after_compiling():
+    @serial
+    def half(n):
+        return n // 2
+
+    for collecting in (False, True):
+        (gc.enable if collecting else gc.disable)()
+        half(1 if collecting else np.int32(1))
+        assert gc.isenabled() is collecting

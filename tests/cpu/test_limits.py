@@ -6,6 +6,7 @@ import pytest
 from llmpy.cpu import limits
 from llmpy.cpu.memory import alloc, data
 from llmpy.cpu.simd import MR, NR
+from llmpy.cpu.tasks import run
 
 
 def test_each_task_multiplies_its_own_panels(rng):
@@ -13,7 +14,7 @@ def test_each_task_multiplies_its_own_panels(rng):
     stride = k * (MR + NR) + MR * NR
     operands = alloc((tasks * stride,))
     operands[:] = rng.standard_normal(operands.size)
-    limits.tile_kernel(tasks, 3, data(operands), stride, k, 0)
+    run(limits.tile_task, tasks, 3, data(operands), stride, k, 0)
     for part in operands.reshape(tasks, stride):
         b, a = part[: k * NR].reshape(k, NR), part[k * NR : k * (NR + MR)].reshape(k, MR)
         want = a.T.astype(np.float64) @ b
@@ -24,7 +25,7 @@ def test_the_update_reads_and_writes_what_adamw_does(rng):
     p, g, m, v = (rng.standard_normal(limits.CHUNK + 3).astype(np.float32) for _ in range(4))
     want_m, want_v = (m + g) / 2, (v + g) / 2
     want_p, want_g = (p + want_m) / 2, g.copy()
-    limits.update_kernel(p, g, m, v)
+    run(limits.update_task, 2, *map(data, (p, g, m, v)), len(p))
     for got, want in ((p, want_p), (g, want_g), (m, want_m), (v, want_v)):
         assert np.allclose(got, want, rtol=1e-6, atol=1e-7)
 
@@ -34,8 +35,8 @@ def seconds(monkeypatch):
     """Let every call take this time, after it was made."""
 
     def pretend(taken):
-        def seconds_of(kernel, *args):
-            kernel(*args)
+        def seconds_of(*work):
+            run(*work)
             return next(taken)
 
         monkeypatch.setattr(limits, "seconds_of", seconds_of)

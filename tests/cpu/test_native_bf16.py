@@ -72,7 +72,9 @@ from llmpy.cpu.memory import alloc, data
 from llmpy.cpu.packing import pack_panel, words
 from llmpy.cpu.simd import MR, NR, W
 from llmpy.cpu.tile import WRITE, tile
+from tests.cpu.entry import entry
 
+pack_panel, tile = entry(pack_panel), entry(tile)
 rng = np.random.default_rng({seed})
 for unit_k in (0, 1):
     for k in (1, 2, 2 * W - 1, 2 * W, 5 * W + 3):

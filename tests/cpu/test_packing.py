@@ -10,6 +10,8 @@ from llmpy.cpu.memory import alloc, data
 from llmpy.cpu.packing import STEP, pack_panel, words
 from llmpy.cpu.simd import MR, NR, PAIRS, W
 
+from .entry import entry
+
 NAMES = [
     f"{kind}{dtype}"
     for kind in ("transpose_mr", "transpose_nr", "copy_mr", "copy_nr")
@@ -61,13 +63,14 @@ def numbers_of(panel, bf16):
 @pytest.mark.parametrize("unit_k", [0, 1])
 @pytest.mark.parametrize("R", [MR, NR])
 def test_panels_hold_the_numbers_and_zeros(rng, R, unit_k, bf16):
+    pack = entry(pack_panel)
     for k in (1, 2, W - 1, W, 2 * W, 2 * W + 1, 5 * W + 3):
         for there in (1, R - 1, R):
             stored = normal(rng, there, k) if unit_k else normal(rng, k, there)
             count = words(k, bf16)
             dst = alloc((count * R + W,))
             dst[:] = np.nan
-            pack_panel(data(dst), R, data(stored), stored.shape[1], unit_k, there, k, bf16)
+            pack(data(dst), R, data(stored), stored.shape[1], unit_k, there, k, bf16)
             want = np.zeros((count * (STEP if bf16 else 1), R), np.float32)
             want[:k, :there] = stored.T if unit_k else stored
             want = rounded_to_bfloat16(want) if bf16 else want

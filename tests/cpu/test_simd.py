@@ -64,6 +64,24 @@ def test_address(rng):
     assert run_address(array) == simd.address_twin(array) == data(array)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("floats", np.float32), ("doubles", np.float64), ("ints", np.int32)]
+)
+def test_a_view_reads_and_writes_what_is_there(name, kind):
+    view = getattr(simd, name)
+
+    @njit
+    def add_last(address):
+        numbers = view(address, 3)
+        numbers[0] += numbers[-1]
+        return numbers.size
+
+    numbers = np.array([1, 2, 3, 4], kind)
+    assert add_last(data(numbers)) == 3
+    getattr(simd, f"{name}_twin")(data(numbers), 3)[1] += 5
+    assert numbers.tolist() == [4, 7, 3, 4]
+
+
 @njit
 def run_prefetch(address):
     simd.prefetch(address)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numba import njit
 
-from llmpy.cpu.jit import serial
+from llmpy.cpu.jit import kernel
 from llmpy.cpu.memory import data
 from llmpy.cpu.simd import floats
-from llmpy.cpu.tasks import call_twin, integers, integers_twin, run
+from llmpy.cpu.tasks import call_twin, integers, integers_twin, numbers, numbers_twin, run
 
 
-@serial
+@kernel
 def note_task(arguments, task, thread):
     out, count, factor = integers(arguments, 3)
     floats(out, count)[task] += np.float32(factor * task + 1)
@@ -33,6 +33,17 @@ def test_large_and_negative_integers_arrive():
         return first, second
 
     assert read(data(block)) == integers_twin(data(block), 2) == (2**62 + 1, -(2**61))
+
+
+def test_numbers_arrive():
+    block = np.array([0.1, -np.inf, 3], np.float32)
+
+    @njit
+    def read(address):
+        first, second = numbers(address, 2)
+        return first, second
+
+    assert read(data(block)) == numbers_twin(data(block), 2) == (np.float32(0.1), -np.inf)
 
 
 def test_the_twin_of_a_call_calls():

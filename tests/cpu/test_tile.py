@@ -17,6 +17,10 @@ from llmpy.cpu.tile import (
     tile_twin,
 )
 
+from .entry import entry
+
+run_tile, run_edge_tile = entry(tile), entry(edge_tile)
+
 
 def normal(rng, *shape):
     array = alloc(shape)
@@ -29,7 +33,7 @@ def normal(rng, *shape):
 def test_tile_equals_its_twin(rng, mode, k):
     a, b, bias, start = normal(rng, k, MR), normal(rng, k, NR), normal(rng, NR), normal(rng, 50, 70)
     got, want = start.copy(), start.copy()
-    tile(0, data(got), 70, data(a), 1, MR, data(b), k, mode, data(bias))
+    run_tile(0, data(got), 70, data(a), 1, MR, data(b), k, mode, data(bias))
     tile_twin(data(want), 70, data(a), 1, MR, data(b), k, mode, data(bias))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * k)
     exact = a.astype(float).T @ b
@@ -44,12 +48,12 @@ def test_edges_have_the_bits_of_the_whole_and_touch_nothing_else(rng, mode):
     k, ld = 9, NR + 3
     a, b, bias, start = normal(rng, MR, k), normal(rng, k, NR), normal(rng, NR), normal(rng, MR, ld)
     whole = start.copy()
-    tile(0, data(whole), ld, data(a), k, 1, data(b), k, mode, data(bias))
+    run_tile(0, data(whole), ld, data(a), k, 1, data(b), k, mode, data(bias))
     for rows in range(1, MR + 1):
         for cols in range(1, NR + 1):
             got, twin = start.copy(), start.copy()
             sizes = (k, mode, data(bias), rows, cols)
-            edge_tile(0, data(got), ld, data(a), k, 1, data(b), *sizes)
+            run_edge_tile(0, data(got), ld, data(a), k, 1, data(b), *sizes)
             np.testing.assert_array_equal(got[:rows, :cols], whole[:rows, :cols])
             assert (got[rows:] == start[rows:]).all()
             assert (got[:, cols:] == start[:, cols:]).all()
@@ -61,7 +65,7 @@ def test_edges_have_the_bits_of_the_whole_and_touch_nothing_else(rng, mode):
 def test_tile_takes_rows_as_they_lie(rng):
     a, b = normal(rng, MR, 40), normal(rng, 9, NR)
     got, want = np.empty((2, MR, NR), np.float32)
-    tile(0, data(got), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
+    run_tile(0, data(got), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
     tile_twin(data(want), NR, data(a), 40, 1, data(b), 9, WRITE, 0)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
     np.testing.assert_allclose(got, a[:, :9].astype(float) @ b, rtol=0, atol=1e-5)
@@ -69,7 +73,7 @@ def test_tile_takes_rows_as_they_lie(rng):
 
 def test_tile_starts_from_nothing_but_its_operands(rng):
     a, b, got = normal(rng, 3, MR), normal(rng, 3, NR), np.full((MR, NR), np.nan, np.float32)
-    tile(0, data(got), NR, data(a), 1, MR, data(b), 3, WRITE, 0)
+    run_tile(0, data(got), NR, data(a), 1, MR, data(b), 3, WRITE, 0)
     np.testing.assert_allclose(got, a.astype(float).T @ b, atol=1e-5)
 
 

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
 from llmpy.cpu import vector_math
+
+from .entry import entry
 
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
-@njit
-def exp_of(x):
-    return vector_math.exp(x)
+exp_of, exp_row = entry(vector_math.exp), entry(vector_math.exp_row)
+gelu_row, gelu_both_rows = entry(vector_math.gelu_row), entry(vector_math.gelu_both_rows)
 
 
 def ulps(got, want):
@@ -22,7 +22,7 @@ def ulps(got, want):
 def test_exp_is_within_two_ulp(rng):
     x = rng.uniform(-87.3, 88.7, 200_000).astype(np.float32)
     got = x.copy()
-    vector_math.exp_row(got, ONE, ZERO)
+    exp_row(got, ONE, ZERO)
     assert ulps(got, np.exp(x.astype(float))).max() <= 2
 
 
@@ -54,7 +54,7 @@ def test_exp_goes_down_to_subnormals():
 def test_exp_row_gives_the_sum(rng):
     x = rng.standard_normal(1003).astype(np.float32)
     row = x.copy()
-    total = vector_math.exp_row(row, np.float32(0.5), np.float32(1))
+    total = exp_row(row, np.float32(0.5), np.float32(1))
     want = np.exp(0.5 * x.astype(float) - 1)
     np.testing.assert_allclose(row, want, rtol=3e-7)
     assert total == pytest.approx(want.sum(), rel=1e-6)
@@ -68,15 +68,15 @@ def gelu64(x):
 def test_gelu(rng):
     x = (rng.standard_normal(100_000) * 3).astype(np.float32)
     out = np.empty_like(x)
-    vector_math.gelu_row(out, x)
+    gelu_row(out, x)
     np.testing.assert_allclose(out, gelu64(x.astype(float)), rtol=1e-6, atol=1e-7)
 
 
 def test_derivative_of_gelu(rng):
     x = (rng.standard_normal(100_000) * 3).astype(np.float32)
     got, out, alone = np.ones_like(x), np.empty_like(x), np.empty_like(x)
-    vector_math.gelu_both_rows(got, out, x)
-    vector_math.gelu_row(alone, x)
+    gelu_both_rows(got, out, x)
+    gelu_row(alone, x)
     np.testing.assert_array_equal(out, alone)
     h = 1e-5
     want = (gelu64(x.astype(float) + h) - gelu64(x.astype(float) - h)) / (2 * h)
@@ -91,8 +91,8 @@ def test_gelu_in_the_tails(x):
         np.empty(2, np.float32),
         np.ones(2, np.float32),
     )
-    vector_math.gelu_row(out, inp)
-    vector_math.gelu_both_rows(derivative, again, inp)
+    gelu_row(out, inp)
+    gelu_both_rows(derivative, again, inp)
     assert out.tolist() == again.tolist() == [inp[0], 0]
     assert derivative[0] == 1
     assert abs(derivative[1]) < 1e-30
@@ -101,12 +101,12 @@ def test_gelu_in_the_tails(x):
 def test_nan_goes_through():
     nan = np.full(3, np.nan, np.float32)
     out = np.zeros(3, np.float32)
-    vector_math.gelu_row(out, nan)
+    gelu_row(out, nan)
     assert np.isnan(out).all()
     out[:] = 0
     derivative = np.ones(3, np.float32)
-    vector_math.gelu_both_rows(derivative, out, nan)
+    gelu_both_rows(derivative, out, nan)
     assert np.isnan(out).all()
     assert np.isnan(derivative).all()
     out[:] = [0, np.nan, 0]
-    assert np.isnan(vector_math.exp_row(out, ONE, ZERO))
+    assert np.isnan(exp_row(out, ONE, ZERO))
