@@ -9,7 +9,7 @@ const EACH = 4u;          // elements of a thread; same as adamw.py
 @group(0) @binding(1) var<storage, read> grads: array<f32>;         // (N)
 @group(0) @binding(2) var<storage, read_write> m: array<f32>;       // (N)
 @group(0) @binding(3) var<storage, read_write> v: array<f32>;       // (N)
-@group(0) @binding(4) var<storage, read> outcome: array<f32>;       // (2); zeros where there is none
+@group(0) @binding(4) var<storage, read> outcome: array<f32>;       // (2); None is zeros
 
 struct Span {
     base: u32,    // element of the buffer where the bindings begin

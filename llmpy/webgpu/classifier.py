@@ -4,7 +4,7 @@ The logits of a chunk of positions are made in scratch memory, turned into their
 place, and used up by the two products of the backward pass before the next chunk begins.
 """
 
-from .kernels import run, scratch_array
+from .kernels import row_threads, run, scratch_array
 from .limits import PORTABLE
 from .matmul import dinp_product, dweight_product, forward_product
 from .memory import ITEM, view, zero
@@ -12,7 +12,6 @@ from .ranges import UNIT
 
 LOGITS = 1 << 24  # of a chunk, at most: 64 MiB
 POSITIONS = 1024  # of a chunk, at most
-LONG = 1024  # logits of a position from which on it takes more threads
 
 
 def logits_forward(logits, lnf, wte, *, bf16=False):
@@ -77,5 +76,5 @@ def chunk_losses(entry, losses, targets, logits, first, V, dloss):
     """Write the losses of positions, and with their gradient, that over the logits."""
     count, stride = logits.shape
     scalars = (V, stride, first, count, dloss)
-    WG = 64 if V < LONG else 256
-    run("classifier", entry, {0: losses, 5: targets}, count, scalars, (logits,), WG=WG)
+    arrays = {0: losses, 5: targets}
+    run("classifier", entry, arrays, count, scalars, (logits,), WG=row_threads(V))

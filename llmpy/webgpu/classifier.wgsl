@@ -17,34 +17,42 @@ struct Scalars {
 @group(1) @binding(0) var<uniform> scalars: Scalars;
 @group(1) @binding(1) var<storage, read_write> logits: array<f32>;  // (count, stride)
 
+const FEW = 8u;  // partial sums from which each thread makes the whole one
 var<workgroup> partial: array<f32, WG>;
+var<workgroup> few: array<f32, FEW>;
 
 // Give every thread the sum of what all threads bring, in an order that WG alone decides.
 fn workgroup_sum(x: f32, lane: u32) -> f32 {
     partial[lane] = x;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();  // partial[lane + half] is there
-        if lane < half { partial[lane] += partial[lane + half]; }
+    workgroupBarrier();  // all of partial is there
+    if lane < FEW {
+        var sum = 0.0;
+        for (var i = lane; i < WG; i += FEW) { sum += partial[i]; }
+        few[lane] = sum;
     }
-    workgroupBarrier();      // the sum is there
-    let sum = partial[0];
-    workgroupBarrier();      // partial may be written again only after all have read it
-    return sum;
+    workgroupBarrier();  // few is there, and partial may be written again
+    var sum = 0.0;
+    for (var i = 0u; i < FEW; i++) { sum += few[i]; }
+    return sum;          // few is written again only behind the next call's first barrier
 }
 
 // Give every thread the largest of what all threads bring.
 fn workgroup_max(x: f32, lane: u32) -> f32 {
     partial[lane] = x;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();  // partial[lane + half] is there
-        if lane < half && partial[lane + half] > partial[lane] {
-            partial[lane] = partial[lane + half];
+    workgroupBarrier();  // all of partial is there
+    if lane < FEW {
+        var largest = partial[lane];
+        for (var i = lane; i < WG; i += FEW) {
+            if partial[i] > largest { largest = partial[i]; }
         }
+        few[lane] = largest;
     }
-    workgroupBarrier();      // the largest is there
-    let largest = partial[0];
-    workgroupBarrier();      // partial may be written again only after all have read it
-    return largest;
+    workgroupBarrier();  // few is there, and partial may be written again
+    var largest = few[0];
+    for (var i = 1u; i < FEW; i++) {
+        if few[i] > largest { largest = few[i]; }
+    }
+    return largest;      // few is written again only behind the next call's first barrier
 }
 
 // exp(x) of x <= 0, or NaN; some drivers' own is NaN far below 0, or a number for NaN.

@@ -4,16 +4,17 @@ from .kernels import row_ranges, rows, run, scratch_array
 from .memory import view, zero
 from .ranges import parts
 
-WG = 64  # threads of a workgroup
+BLOCK = 4096  # positions that are linked with each other; same as encoder.wgsl
+WG = 64  # threads of a workgroup; same as there
 
 
 def encoder_forward(out, tokens, wte, wpe):
     T, C = out.shape[1:]
     first = 0
     for part_out, part_tokens in parts(tokens.size, out, tokens):
-        for start, stop in row_ranges(wte):  # each position is written once, by one of them
-            arrays = {0: part_out, 1: part_tokens, 2: rows(wte, start, stop), 3: wpe}
-            run("encoder", "encoder_forward", arrays, part_tokens.size, (first, T, C, start))
+        for row, stop in row_ranges(wte):  # each position is written once, by one of them
+            arrays = {0: part_out, 1: part_tokens, 2: rows(wte, row, stop), 3: wpe}
+            run("encoder", "encoder_forward", arrays, part_tokens.size, (first, T, C, row, 0))
         first += part_tokens.size
 
 
@@ -24,16 +25,22 @@ def encoder_backward(dwte, dwpe, dout, tokens, *, accumulate):
         zero(dwpe)
     first = 0
     for part_dout, part_tokens in parts(tokens.size, dout, tokens):
-        count = part_tokens.size
-        links = scratch_array(tokens.device, "encoder links", 2 * count, "int32")
-        zero(view(links, count, (count,)))
-        arrays = {3: part_tokens}
-        run("encoder", "encoder_backward_links", arrays, -(-count // WG), scratch=(links,))
-        for start, stop in row_ranges(dwte):
-            arrays = {0: rows(dwte, start, stop), 2: part_dout, 3: part_tokens}
-            scalars = (first, T, C, start)
-            run("encoder", "encoder_backward_tokens", arrays, count, scalars, (links,))
+        add_by_token(dwte, part_dout, part_tokens)
         arrays = {1: dwpe, 2: part_dout}
         groups = -(-T * C // WG)
-        run("encoder", "encoder_backward_positions", arrays, groups, (first, T, C, 0))
-        first += count
+        run("encoder", "encoder_backward_positions", arrays, groups, (first, T, C, 0, 0))
+        first += part_tokens.size
+
+
+def add_by_token(dwte, dout, tokens):
+    """Add each row of `dout` to that of its token."""
+    (count, C), entry = dout.shape, "encoder_backward_tokens"
+    links = scratch_array(tokens.device, "encoder links", 2 * count, "int32")
+    zero(view(links, count, (count,)))
+    groups = -(-count // WG)
+    run("encoder", "encoder_backward_links", {3: tokens}, groups, scratch=(links,))
+    for row, stop in row_ranges(dwte):
+        arrays = {0: rows(dwte, row, stop), 2: dout, 3: tokens}
+        for block in range(0, count, BLOCK):
+            positions = min(BLOCK, count - block)
+            run("encoder", entry, arrays, positions, (0, 1, C, row, block), (links,))

@@ -3,9 +3,12 @@
 //
 // Backward, each row of a table gathers. For dwte, every position first looks for the next one with
 // its token (encoder_backward_links); then a token's first position follows the links and sums. So
-// the order of the sum is that of the positions, and nothing is sorted.
+// the order of the sum is that of the positions, and nothing is sorted. Links stay in a block of
+// positions, since who has no next looks at all that follow; one block is summed after the other.
 
 override WG: u32 = 64u;  // threads of a workgroup
+
+const BLOCK = 4096u;     // positions; same as encoder.py
 
 // encoder_forward: one workgroup per position
 @group(0) @binding(0) var<storage, read_write> out: array<f32>;   // (positions, C)
@@ -24,6 +27,7 @@ struct Part {
     T: u32,
     C: u32,
     row: u32,    // of wte or dwte that is the first at hand
+    block: u32,  // position at hand, of the block's first
 }
 @group(1) @binding(0) var<uniform> part: Part;
 
@@ -53,9 +57,10 @@ fn encoder_backward_links(@builtin(workgroup_id) group: vec3u,
     let count = arrayLength(&used);
     if bt >= count { return; }
     let token = used[bt];
+    let stop = min((bt / BLOCK + 1u) * BLOCK, count);
     var next = bt + 1u;
-    while next < count && used[min(next, count - 1u)] != token { next += 1u; }
-    if next < count {
+    while next < stop && used[min(next, count - 1u)] != token { next += 1u; }
+    if next < stop {
         links[bt] = next + 1u;
         links[count + next] = 1u;  // nobody else writes it: bt is the last before
     } else {
@@ -63,13 +68,14 @@ fn encoder_backward_links(@builtin(workgroup_id) group: vec3u,
     }
 }
 
-// One workgroup per position; those that are a token's first, with a row at hand, have work.
+// One workgroup per position of a block; those that are a token's first there, and the token's row
+// is at hand, have work.
 @compute @workgroup_size(WG)
 fn encoder_backward_tokens(@builtin(workgroup_id) group: vec3u,
                            @builtin(num_workgroups) groups: vec3u,
                            @builtin(local_invocation_index) lane: u32) {
     let C = part.C;
-    let bt = group.y * groups.x + group.x;
+    let bt = part.block + group.y * groups.x + group.x;
     let count = arrayLength(&used);
     if bt >= count || links[count + bt] != 0u { return; }
     let row = u32(used[bt]) - part.row;

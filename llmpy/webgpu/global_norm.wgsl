@@ -24,18 +24,25 @@ struct Span {
     first: u32,  // place of the first chunk's sums
 }
 @group(1) @binding(0) var<uniform> span: Span;
-@group(1) @binding(1) var<storage, read_write> sums: array<vec4f>;  // small, middle, large of each chunk
+@group(1) @binding(1) var<storage, read_write> sums: array<vec4f>;  // small, middle, large
 
+const FEW = 8u;  // partial sums from which each thread makes the whole one
 var<workgroup> partial: array<vec4f, WG>;
+var<workgroup> few: array<vec4f, FEW>;
 
-// Give the first thread the sum of what all threads bring, in an order that WG alone decides.
+// Give every thread the sum of what all threads bring, in an order that WG alone decides.
 fn workgroup_sums(x: vec4f, lane: u32) -> vec4f {
     partial[lane] = x;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();  // partial[lane + half] is there
-        if lane < half { partial[lane] += partial[lane + half]; }
+    workgroupBarrier();  // all of partial is there
+    if lane < FEW {
+        var sum = vec4f();
+        for (var i = lane; i < WG; i += FEW) { sum += partial[i]; }
+        few[lane] = sum;
     }
-    return partial[lane];
+    workgroupBarrier();  // few is there, and partial may be written again
+    var sum = vec4f();
+    for (var i = 0u; i < FEW; i++) { sum += few[i]; }
+    return sum;          // few is written again only behind the next call's first barrier
 }
 
 // Square each element of a chunk, into the sum of its size.

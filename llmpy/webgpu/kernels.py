@@ -50,6 +50,14 @@ def run(
     device.dispatch(pipeline, tuple(bindings), grid)
 
 
+def row_threads(width: int) -> int:
+    """Give the threads of a workgroup for a row of so many elements: those without any cost, too.
+
+    Sums over a row are in an order that this decides.
+    """
+    return 32 if width < 512 else 64 if width < 4096 else 256
+
+
 def scratch_array(device: Device, use: str, count: int, dtype: str = "float32") -> Array:
     """Give `count` elements of scratch memory for one use, kept from call to call."""
     kept = device.scratch

@@ -1,6 +1,6 @@
 """LayerNorm on a GPU. The maths and the contract are in ops/layernorm.py."""
 
-from .kernels import run, scratch_array
+from .kernels import row_threads, run, scratch_array
 from .memory import zero
 from .ranges import parts
 
@@ -9,17 +9,20 @@ COLUMNS = 64  # channels of a workgroup of the backward pass's sums; same as the
 
 
 def layernorm_forward(out, mean, rstd, inp, weight, bias):
-    scalars = (inp.shape[-1], bias is not None, False)
+    C = inp.shape[-1]
+    scalars = (C, bias is not None, False)
     for part in parts(mean.size, out, mean, rstd, inp):
         arrays = dict(enumerate((*part, weight, bias)))
-        run("layernorm", "layernorm_forward", arrays, part[1].size, scalars)
+        run("layernorm", "layernorm_forward", arrays, part[1].size, scalars, WG=row_threads(C))
 
 
 def residual_layernorm_forward(residual, out, mean, rstd, inp1, inp2, weight, bias):
     stem, entry = "residual_layernorm", "residual_layernorm_forward"
-    scalars = (inp1.shape[-1], bias is not None)
+    C = inp1.shape[-1]
+    scalars = (C, bias is not None)
     for part in parts(mean.size, residual, out, mean, rstd, inp1, inp2):
-        run(stem, entry, dict(enumerate((*part, weight, bias))), part[2].size, scalars)
+        arrays = dict(enumerate((*part, weight, bias)))
+        run(stem, entry, arrays, part[2].size, scalars, WG=row_threads(C))
 
 
 def layernorm_backward(dinp, dweight, dbias, dout, inp, weight, mean, rstd, *, accumulate):
@@ -34,7 +37,7 @@ def layernorm_backward(dinp, dweight, dbias, dout, inp, weight, mean, rstd, *, a
         scalars = (C, dbias is not None, accumulate)
         arrays = {3: part_dout, 4: part_inp, 6: part_mean, 7: part_rstd}
         whole = {0: part_dinp, 5: weight, **arrays}
-        run("layernorm", "layernorm_backward", whole, count, scalars)
+        run("layernorm", "layernorm_backward", whole, count, scalars, WG=row_threads(C))
         chunks, blocks = -(-count // ROWS), -(-C // COLUMNS)
         sums = (scratch_array(mean.device, "layernorm sums", 2 * chunks * C),)
         entry = "layernorm_backward_sums"

@@ -20,19 +20,23 @@ struct Scalars {
 }
 @group(1) @binding(0) var<uniform> scalars: Scalars;
 
+const FEW = 8u;  // partial sums from which each thread makes the whole one
 var<workgroup> partial: array<f32, WG>;
+var<workgroup> few: array<f32, FEW>;
 
 // Give every thread the sum of what all threads bring, in an order that WG alone decides.
 fn workgroup_sum(x: f32, lane: u32) -> f32 {
     partial[lane] = x;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();  // partial[lane + half] is there
-        if lane < half { partial[lane] += partial[lane + half]; }
+    workgroupBarrier();  // all of partial is there
+    if lane < FEW {
+        var sum = 0.0;
+        for (var i = lane; i < WG; i += FEW) { sum += partial[i]; }
+        few[lane] = sum;
     }
-    workgroupBarrier();      // the sum is there
-    let sum = partial[0];
-    workgroupBarrier();      // partial may be written again only after all have read it
-    return sum;
+    workgroupBarrier();  // few is there, and partial may be written again
+    var sum = 0.0;
+    for (var i = 0u; i < FEW; i++) { sum += few[i]; }
+    return sum;          // few is written again only behind the next call's first barrier
 }
 
 @compute @workgroup_size(WG)

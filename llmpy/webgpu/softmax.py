@@ -2,11 +2,12 @@
 
 import math
 
-from .kernels import run
+from .kernels import row_threads, run
 from .ranges import parts
 
 
 def softmax_forward(probs, logits, *, V):
     for part in parts(math.prod(probs.shape[:2]), probs, logits):
         count, Vp = part[0].shape
-        run("softmax", "softmax_forward", dict(enumerate(part)), count, (V, Vp))
+        arrays = dict(enumerate(part))
+        run("softmax", "softmax_forward", arrays, count, (V, Vp), WG=row_threads(V))

@@ -12,3 +12,13 @@ def webgpu():
     from llmpy import webgpu
 
     return webgpu
+
+
+@pytest.fixture
+def small_bindings(webgpu, monkeypatch):
+    """A function that lets kernels see no more than so many bytes of a buffer."""
+
+    def shrink(size):
+        monkeypatch.setitem(webgpu.device().limits, "max-storage-buffer-binding-size", size)
+
+    return shrink
