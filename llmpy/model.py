@@ -47,7 +47,7 @@ class GPT2:
     ) -> None:
         """Make a model of zeros.
 
-        backend    `cpu`, `numpy` or a backend module
+        backend    `cpu`, `webgpu`, `numpy` or a backend module
         dtype      `float32`; `bfloat16`, which rounds the operands of matrix products, all tensors
                    being float32; `float64` on numpy only
         recompute  what the backward pass makes again instead of keeping it. At any level GELU and

@@ -18,6 +18,7 @@ FRAME = re.compile(
 )
 PLACE = re.compile(r"\u250c\u2500 wgsl:(\d+):(\d+)")
 TOLD_BY = "log_error"  # wgpu-py's function for what no call raises; all else is for information
+NO_MEMORY, LESS = "Not enough memory left", "A smaller batch takes less"
 ON_PURPOSE = "(destroyed)"  # in its words for a device that was let go
 
 
@@ -74,4 +75,6 @@ def in_one_line(error: object) -> str:
             line = f"line {place[1]}, column {place[2]}"
         if line and not FRAME.fullmatch(line):
             lines.append(line.rstrip(".:"))
-    return "; ".join(lines) or type(error).__name__
+    if NO_MEMORY in lines:
+        lines.append(LESS)
+    return ". ".join(lines) or type(error).__name__

@@ -35,12 +35,12 @@ Shader 'gelu.wgsl' parsing error: expected identifier, found "{"
     [
         (
             SYNTAX,
-            "Shader 'gelu.wgsl' parsing error: expected identifier, found \"{\"; line 1, column 10",
+            "Shader 'gelu.wgsl' parsing error: expected identifier, found \"{\". line 1, column 10",
         ),
         (
             "Validation Error\n\nCaused by:\n  In wgpuDeviceCreateBuffer, label = 'x'\n"
             "    Not enough memory left.",
-            "Not enough memory left",
+            "Not enough memory left. A smaller batch takes less",
         ),
         (
             "Request device failed (3): Validation Error\n\nCaused by:\n  Limit 'a' is low\n",
@@ -85,7 +85,7 @@ def test_what_is_only_logged_is_raised_by_the_call_after(log, capfd):
     with pytest.raises(BackendError) as error, failing("commands from gelu_forward to adamw"):
         pass
     assert str(error.value) == (
-        "webgpu: commands from gelu_forward to adamw: The WGPU device was lost (Unknown); hung"
+        "webgpu: commands from gelu_forward to adamw: The WGPU device was lost (Unknown). hung"
     )
     with failing("x"):
         log("The WGPU device was lost (destroyed):\nDevice lost")
@@ -151,7 +151,8 @@ def test_a_buffer_without_memory_for_it(device):
     with pytest.raises(BackendError) as error:
         device.buffer(12345, "gradients")
     assert str(error.value) == (
-        "webgpu: a buffer of 12,345 bytes for gradients: Not enough memory left"
+        "webgpu: a buffer of 12,345 bytes for gradients: Not enough memory left. A smaller batch"
+        " takes less"
     )
 
 
