@@ -153,6 +153,21 @@ def table_places(
     A place is a tensor, or one layer of it if it has all, or what several share. One lies behind
     the other in the table's order; their sizes sum up to the block's.
     """
+    offsets: dict[str, int] = {}
+    sizes: list[int] = []
+    end = 0
+    for tenants, size in _tenancies(table, dims):
+        offsets |= dict.fromkeys(tenants, end)
+        layers = dims["L"] if table[tenants[0]][0] == "L" else 1
+        sizes += [size // layers] * layers
+        end += size
+    return offsets, sizes
+
+
+def _tenancies(
+    table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Go through the tensors of a table, those that share a place together, with its elements."""
     shapes = table_shapes(table, dims)
     shared = {
         name: tenants
@@ -160,24 +175,15 @@ def table_places(
         if all(table.get(tenant, ("L",))[0] != "L" for tenant in tenants)
         for name in tenants
     }
-    offsets: dict[str, int] = {}
-    sizes: list[int] = []
-    end = 0
-    for name, axes in table.items():
-        if name in offsets:
-            continue
+    for name in table:
         tenants = shared.get(name, (name,))
-        size = max(math.prod(shapes[tenant]) for tenant in tenants)
-        offsets |= dict.fromkeys(tenants, end)
-        layers = dims["L"] if axes[0] == "L" else 1
-        sizes += [size // layers] * layers
-        end += size
-    return offsets, sizes
+        if name == tenants[0]:
+            yield tenants, max(math.prod(shapes[tenant]) for tenant in tenants)
 
 
 def table_size(table: Mapping[str, tuple[str, ...]], dims: Mapping[str, int]) -> int:
     """Count the elements of the block that holds a table."""
-    return sum(table_places(table, dims)[1])
+    return sum(size for _, size in _tenancies(table, dims))
 
 
 class Tensors:
