@@ -94,7 +94,7 @@ fn load(m0: u32, n0: u32, k0: u32, lane: u32) {
 }
 
 // Add the outer product of four rows and four columns.
-fn outer(c: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
+fn add_outer(c: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
     return mat4x4f(
         fma(vec4f(a.x), b, c[0]), fma(vec4f(a.y), b, c[1]),
         fma(vec4f(a.z), b, c[2]), fma(vec4f(a.w), b, c[3]));
@@ -102,11 +102,11 @@ fn outer(c: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
 
 fn add_rows(rows: Rows, a: vec4f, b: Fours) -> Rows {
     var sums = rows;
-    sums.c0 = outer(rows.c0, a, b.f0);
-    if TN > 4u { sums.c1 = outer(rows.c1, a, b.f1); }
+    sums.c0 = add_outer(rows.c0, a, b.f0);
+    if TN > 4u { sums.c1 = add_outer(rows.c1, a, b.f1); }
     if TN > 8u {
-        sums.c2 = outer(rows.c2, a, b.f2);
-        sums.c3 = outer(rows.c3, a, b.f3);
+        sums.c2 = add_outer(rows.c2, a, b.f2);
+        sums.c3 = add_outer(rows.c3, a, b.f3);
     }
     return sums;
 }
