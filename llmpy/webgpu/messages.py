@@ -46,9 +46,7 @@ kept = Kept()
 
 def keep_messages(name: str = "wgpu") -> None:
     """Keep what wgpu-py logs, once it is imported; without any handler it would go to stderr."""
-    logger = logging.getLogger(name)
-    if kept not in logger.handlers:
-        logger.addHandler(kept)
+    logging.getLogger(name).addHandler(kept)  # once, however often
 
 
 @contextlib.contextmanager
