@@ -9,16 +9,17 @@ from llmpy.webgpu.matmul import TILES
 
 from .kernel_files import FILES, entry_points, overrides
 
-PRODUCTS = ("matmul", "matmul_gelu_forward", "matmul_gelu_backward")
 SHAPES = [
-    {**tile, "A_UNIT_K": i % 2, "B_UNIT_K": i // 2 % 2} for i, tile in enumerate(TILES.values())
+    {**tile, "A_UNIT_K": i % 2, "B_UNIT_K": i // 2 % 2, "GELU": i % 3}
+    for i, tile in enumerate(TILES.values())
 ]
 PARTS = [{"FAR": far, "GRADIENT": part} for far in (True, False) for part in (0, 1, 2)]
 # what constants may be besides their defaults, by entry point; WG is 32 at all others
 VARIANTS = {
     "attention_forward": [{"FAR": False}],
     "attention_backward": PARTS,
-    **{entry: SHAPES for entry in PRODUCTS},
+    "matmul": SHAPES,
+    "matmul_backward_sums": [{"WG": 32, "SUMMED": 16}],
 }
 
 
