@@ -47,9 +47,11 @@ def seconds(monkeypatch):
 def test_peak_is_operations_over_the_best_time(seconds, monkeypatch):
     monkeypatch.setattr(limits.numba, "get_num_threads", lambda: 3)
     k = 16  # the least there is, for a cache of 1 byte
-    # one compiles, two are too short, one is long enough, then the trials
+    # the first compiles; two lengths are too short, one is long enough, then the trials
     short = limits.TRIAL_S / 2
-    times = iter([9.0, short, short, 1.0, *[2.0] * (limits.TRIALS - 2), 0.5, 2.0])
+    few = [1.0] * (limits.FIRST - 1)
+    times = [9.0, *few[1:], short, short, *few, 1.0, *few, *[2.0] * (limits.TRIALS - 2), 0.5, 2.0]
+    times = iter(times)
     seconds(times)
     assert limits.peak_gflops(l1_bytes=1) == pytest.approx(2 * MR * NR * k * 3 * 4 / 0.5 / 1e9)
     assert next(times, None) is None
