@@ -19,7 +19,7 @@ class Tolerance(NamedTuple):
 
 ROUNDED = Tolerance(1.2e-7, 2.4e-7, 1e-7, "an addition or two, each rounded")
 CANCELLED = Tolerance(3e-7, 2.4e-7, 5e-7, "a product that nearly cancels what it is added to")
-ADDED = Tolerance(6e-7, 1e-6, 5e-7, "a sum of some numbers of both signs in float32")
+ADDED = Tolerance(3e-6, 1e-6, 3e-6, "a hundred numbers of both signs, sums near ten in float32")
 SUMMED = Tolerance(3e-6, 1e-5, 5e-6, "sums of some hundred products in float32")
 NORMALIZED = Tolerance(1e-6, 1e-5, 5e-6, "two reductions over C, then products")
 EXPONENTIAL = Tolerance(2e-6, 1e-5, 2e-6, "an exponential of some ulp, sums of them")
