@@ -48,7 +48,7 @@ class Pace:
 # fmt: off
 QUICK = Pace(
     rounds={"baby": 2, "char-384": 2, "124m-t64": 2, "124m-t256": 1, "124m-t1024": 1},
-    limits_s={"baby": 60, "char-384": 60, "124m-t64": 90, "124m-t256": 90, "124m-t1024": 240},
+    limits_s={"baby": 120, "char-384": 120, "124m-t64": 150, "124m-t256": 150, "124m-t1024": 300},
     enough_s=4,
 )
 WHOLE = Pace(
