@@ -27,10 +27,14 @@ from .simd import (
     float_of_bits,
     floats,
     floats_at,
+    BFloat,
+    declare,
+    i16,
     i32,
     i64,
     load,
     store,
+    vector,
     with_twin,
     word_vector,
 )
@@ -65,10 +69,14 @@ def emit_round(builder, bits):
     return builder.and_(builder.select(nan, quiet, near), _constant(0xFFFF0000, bits))
 
 
-def emit_pair(builder, low, high):
-    """Emit the word of two numbers, given their bits; the first is in the low half."""
-    first = builder.lshr(emit_round(builder, low), _constant(16, low))
-    return builder.or_(first, emit_round(builder, high))
+def emit_rounded(builder, low, high):
+    """Emit the 2 W bfloat16 that two vectors of W numbers are rounded to, one behind the other.
+
+    The instruction takes subnormal numbers for zero, as vdpbf16ps does.
+    """
+    halves = ir.VectorType(BFloat(), 2 * W)
+    convert = declare(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, [vector] * 2)
+    return builder.call(convert, [builder.bitcast(x, vector) for x in (high, low)])
 
 
 def round_one_twin(bits):
@@ -123,12 +131,15 @@ def _emit_row(builder, pointer, bf16):
     if not PAIRS:
         return emit_round(builder, load(builder, pointer, word_vector))
     low, high = (load(builder, at(builder, pointer, j), word_vector) for j in (0, W))
-    even, odd = (
-        ir.Constant(ir.VectorType(i32, W), list(range(first, 2 * W, 2))) for first in (0, 1)
-    )
-    return emit_pair(
-        builder, builder.shuffle_vector(low, high, even), builder.shuffle_vector(low, high, odd)
-    )
+    return builder.bitcast(emit_rounded(builder, low, high), word_vector)
+
+
+def _emit_pairs(builder, first, second):
+    """Emit the words of W numbers each of two rows: each number of the first, and its neighbour."""
+    rounded = builder.bitcast(emit_rounded(builder, first, second), ir.VectorType(i16, 2 * W))
+    mixed = [half + i for i in range(W) for half in (0, W)]
+    mask = ir.Constant(ir.VectorType(i32, 2 * W), mixed)
+    return builder.bitcast(builder.shuffle_vector(rounded, rounded, mask), word_vector)
 
 
 def _emit_swapped(builder, rows, d, low, high):
@@ -209,17 +220,26 @@ def _define_copy(R, name, bf16):
         rows = [floats_at(src, R)] + ([floats_at(src + 4 * ld, R)] if bf16 and PAIRS else [])
         floats_at(dst, R).view(np.uint32)[:] = _words_twin(np.array(rows).T, bf16).ravel()
 
+    def pair(builder, dst, src, ld, count):
+        kind, lanes = ir.VectorType(i32, count), ir.VectorType(i32, W)
+        widen = ir.Constant(lanes, [min(i, count) for i in range(W)])  # the rest is nothing
+        narrow = ir.Constant(kind, list(range(count)))
+        nothing = ir.Constant(kind, ir.Undefined)
+        rows = (load(builder, p, kind) for p in (src, at(builder, src, ld)))
+        wide = [builder.shuffle_vector(x, nothing, widen) for x in rows]
+        words = _emit_pairs(builder, *wide)
+        store(builder, builder.shuffle_vector(words, words, narrow), dst)
+
     def typing(typingctx, dst, src, ld):
         def codegen(context, builder, signature, args):
             dst, src, ld = args
             dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in (dst, src))
-            kind = ir.VectorType(i32, R)
-            value = load(builder, src, kind)
             if bf16 and PAIRS:
-                value = emit_pair(builder, value, load(builder, at(builder, src, ld), kind))
-            elif bf16:
-                value = emit_round(builder, value)
-            store(builder, value, dst)
+                for j in range(0, R, W):
+                    pair(builder, at(builder, dst, j), at(builder, src, j), ld, min(W, R - j))
+                return context.get_dummy_value()
+            value = load(builder, src, ir.VectorType(i32, R))
+            store(builder, emit_round(builder, value) if bf16 else value, dst)
             return context.get_dummy_value()
 
         return types.void(types.intp, types.intp, types.intp), codegen

@@ -41,10 +41,25 @@ def choose_tile(features):
     return 8, 6, 2, False
 
 
+class BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
+    """LLVM's type bfloat, which llvmlite lacks."""
+
+    def __str__(self):
+        return "bfloat"
+
+    _to_string = __str__
+
+    def __eq__(self, other):
+        return isinstance(other, BFloat)
+
+    def __hash__(self):
+        return hash(BFloat)
+
+
 W, MR, NV, PAIRS = choose_tile(llvmlite.binding.get_host_cpu_features())
 NR = NV * W
 
-f32, i1, i32, i64 = ir.FloatType(), ir.IntType(1), ir.IntType(32), ir.IntType(64)
+f32, (i1, i16, i32, i64) = ir.FloatType(), map(ir.IntType, (1, 16, 32, 64))
 vector = ir.VectorType(f32, W)
 word_vector = ir.VectorType(i32, W)
 

@@ -22,6 +22,7 @@ from .simd import (
     NR,
     NV,
     PAIRS,
+    BFloat,
     W,
     at,
     declare,
@@ -40,21 +41,6 @@ from .simd import (
 )
 
 WRITE, ADD, BIAS = 0, 1, 2  # what a tile does to c: c = ab, c += ab, c = ab + bias
-
-
-class BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
-    """LLVM's type bfloat, which llvmlite lacks."""
-
-    def __str__(self):
-        return "bfloat"
-
-    _to_string = __str__
-
-    def __eq__(self, other):
-        return isinstance(other, BFloat)
-
-    def __hash__(self):
-        return hash(BFloat)
 
 
 # ----------------------------------------------------------------------------------------------

@@ -26,11 +26,12 @@ from llmpy.cpu import simd
 assert simd.PAIRS and simd.W == 16
 """
 
-# the instruction: each lane of two products, the first number's and then the second's
+# the instructions: each lane of two products, the first number's and then the second's; and what
+# rounds two vectors
 EMULATE = """
 from llvmlite import ir
-from llmpy.cpu import tile
-from llmpy.cpu.simd import W, declare, vector, word_vector
+from llmpy.cpu import packing, tile
+from llmpy.cpu.simd import W, declare, i16, i32, vector, word_vector
 
 def multiply_add(builder, a, b, total, pairs):
     fma = declare(builder, f"llvm.fma.v{W}f32", vector, [vector] * 3)
@@ -42,7 +43,15 @@ def multiply_add(builder, a, b, total, pairs):
     total = builder.call(fma, [low(a), low(b), total])
     return builder.call(fma, [high(a), high(b), total])
 
-tile._multiply_add = multiply_add
+def rounded(builder, low, high):
+    shift = ir.Constant(word_vector, [16] * W)
+    halves = [
+        builder.trunc(builder.lshr(packing.emit_round(builder, x), shift), ir.VectorType(i16, W))
+        for x in (low, high)
+    ]
+    return builder.shuffle_vector(*halves, ir.Constant(ir.VectorType(i32, 2 * W), list(range(2 * W))))
+
+tile._multiply_add, packing.emit_rounded = multiply_add, rounded
 """
 
 PRODUCTS = """

@@ -106,6 +106,8 @@ def test_rounding_by_hand(bits, want):
 
     assert int(run(bits.view(np.int32))) & 0xFFFFFFFF == want
     assert int(packing.round_bits_twin(bits)) == want
+    if PAIRS and int(bits) & 0x7F800000 == 0:
+        want = int(bits) & 0x80000000  # what rounds vectors takes subnormal numbers for zero
     src = alloc((W * 2, NR))
     src.view(np.uint32)[:] = bits
     dst = alloc((W * NR + W,))
