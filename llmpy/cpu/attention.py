@@ -164,7 +164,7 @@ def add_values_plainly(s, V, ld, first, rows, length, HS, bf16):
     mode = ADD if first else WRITE
     for r in range(rows):
         weights, to = s.S + 4 * (r * s.stride + first), s.O + 4 * r * up(HS, NR)
-        plain_product(to, weights, 1, V + 4 * first * ld, ld, r + 1, HS, mode, bf16)
+        plain_product(to, weights, 1, V + 4 * first * ld, ld, r + 1, 0, HS, mode, bf16)
 
 
 def attention_forward(out, lse, qkv, *, NH, bf16=False):
@@ -303,9 +303,9 @@ def add_products_plainly(s, dK, dV, q, do, C, rows, HS, bf16):
     for r in range(rows):
         row, column, to = 4 * r * BLOCK, 4 * (r * BLOCK + r), 4 * r * heads
         at_q, at_do, left = q + 4 * r * ld, do + 4 * r * C, rows - r  # from the diagonal on
-        plain_product(s.dQ + to, s.dS + row, 1, q + 4 * C, ld, r + 1, HS, WRITE, bf16)
-        plain_product(dK + to, s.dS + column, BLOCK, at_q, ld, left, HS, WRITE, bf16)
-        plain_product(dV + to, s.S + column, BLOCK, at_do, C, left, HS, WRITE, bf16)
+        plain_product(s.dQ + to, s.dS + row, 1, q + 4 * C, ld, r + 1, 0, HS, WRITE, bf16)
+        plain_product(dK + to, s.dS + column, BLOCK, at_q, ld, left, r % 2, HS, WRITE, bf16)
+        plain_product(dV + to, s.S + column, BLOCK, at_do, C, left, r % 2, HS, WRITE, bf16)
 
 
 @kernel

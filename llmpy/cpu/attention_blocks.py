@@ -13,9 +13,9 @@ bfloat16, 0 for float32.
 import numpy as np
 
 from .jit import inlined, part, plain
-from .packing import copy_rows, pack_panel, round_one, words
-from .simd import MR, NR, W, bits_of_float, float_of_bits, floats
-from .tile import ADD, WRITE, tile
+from .packing import copy_rows, pack_panel, word, words
+from .simd import MR, NR, PAIRS, W, bits_of_float, floats
+from .tile import ADD, WRITE, add_pair, tile
 from .vector_math import FUSED, dot
 from .vector_rows import ROWS, gradient_rows, softmax_rows
 
@@ -136,21 +136,29 @@ def transposed_product(c, ldc, weights, b, block, rows, keys, before, HS, mode, 
 
 
 @part(fastmath=FUSED)
-def plain_product(c, weights, step, src, ld, k, HS, mode, bf16):
+def plain_product(c, weights, step, src, ld, k, odd, HS, mode, bf16):
     """Do for one row of c what the products do, over the k pairs that are there.
 
     weights, step  k float32 numbers, and the floats from one to the next
     src, ld        k rows of HS floats
+    odd            1 where the first of them is the second number of its word
     """
     sums, weight, number = floats(c, HS), floats(weights, k * step), floats(src, k * ld)
     for i in range(HS):
         total = f32(0)
-        for j in range(k):
-            x, y = weight[j * step], number[j * ld + i]
-            if bf16:
-                x = float_of_bits(round_one(bits_of_float(x)))
-                y = float_of_bits(round_one(bits_of_float(y)))
-            total += x * y
+        if PAIRS and bf16:
+            for j in range(-odd, k, 2):
+                x, y, x1, y1 = f32(0), f32(0), f32(0), f32(0)
+                if j >= 0:
+                    x, y = weight[j * step], number[j * ld + i]
+                if j + 1 < k:
+                    x1, y1 = weight[(j + 1) * step], number[(j + 1) * ld + i]
+                total = add_pair(total, word(x, x1, bf16), word(y, y1, bf16))
+        else:
+            for j in range(k):
+                total += word(weight[j * step], f32(0), bf16) * word(
+                    number[j * ld + i], f32(0), bf16
+                )
         sums[i] = sums[i] + total if mode == ADD else total
 
 

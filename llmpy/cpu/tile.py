@@ -80,6 +80,13 @@ def _floats_of_words(x, y, pairs):
     ]
 
 
+def add_pair_twin(total, x, y):
+    x, y = (np.float32(value).view(np.uint32) for value in (x, y))
+    for p, q in _floats_of_words(x, y, True):
+        total = np.float32(np.float64(p) * np.float64(q) + np.float64(total))
+    return total
+
+
 def tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias):
     edge_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, MR, NR)
 
@@ -238,6 +245,19 @@ float_tile = _define(tile_twin, emit_tile)
 float_edge_tile = _define(edge_tile_twin, emit_edge_tile)
 pair_tile = _define(pair_tile_twin, emit_tile, pairs=True)
 pair_edge_tile = _define(pair_edge_tile_twin, emit_edge_tile, pairs=True)
+
+
+@with_twin(add_pair_twin)
+def add_pair(typingctx, total, x, y):
+    """Add the two products of a word and another to a sum, as the tile of pairs does."""
+
+    def codegen(context, builder, signature, args):
+        total, *words = args
+        x, y = (splat(builder, builder.bitcast(value, i32)) for value in words)
+        made = _multiply_add(builder, x, y, splat(builder, total), True)
+        return builder.extract_element(made, ir.Constant(i32, 0))
+
+    return types.float32(*[types.float32] * 3), codegen
 
 
 @part

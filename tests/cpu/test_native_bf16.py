@@ -49,7 +49,8 @@ def rounded(builder, low, high):
         builder.trunc(builder.lshr(packing.emit_round(builder, x), shift), ir.VectorType(i16, W))
         for x in (low, high)
     ]
-    return builder.shuffle_vector(*halves, ir.Constant(ir.VectorType(i32, 2 * W), list(range(2 * W))))
+    mask = ir.Constant(ir.VectorType(i32, 2 * W), list(range(2 * W)))
+    return builder.shuffle_vector(*halves, mask)
 
 tile._multiply_add, packing.emit_rounded = multiply_add, rounded
 """
@@ -115,6 +116,17 @@ for name in ("attention_forward", "attention_backward"):
             close(got[output], want[output], tolerance_of(name, output, scalars), text)
 """
 
+NOT_FINITE = """
+import numpy as np
+from llmpy.cpu.attention import ROW_BLOCK
+from tests.cpu import test_attention as tests
+
+tests.LONG, tests.EDGES, rng = ROW_BLOCK + 3, [0, 7, ROW_BLOCK - 2], np.random.default_rng({seed})
+tests.test_later_positions_reach_nothing_forward(2, np.nan, True, rng)
+for what in ("value", "dout"):
+    tests.test_only_pairs_reach_each_other_backward(what, np.inf, True, rng)
+"""
+
 ASSEMBLY = """
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -162,6 +174,11 @@ def test_attention_of_pairs_without_the_jit(rng):
     """Lengths on both sides of a block, so that some sums have an odd number of terms."""
     code = ATTENTION.format(seed=rng.integers(1 << 30), lengths="(7, BLOCK - 1, BLOCK + 3)")
     run(PRETEND + "from llmpy.cpu.attention import BLOCK" + code, NUMBA_DISABLE_JIT="1")
+
+
+def test_not_finite_pairs_without_the_jit(rng):
+    code = NOT_FINITE.format(seed=rng.integers(1 << 30))
+    run(PRETEND + code, NUMBA_DISABLE_JIT="1")
 
 
 def test_the_tile_is_the_instruction_and_spills_nothing():
