@@ -199,6 +199,8 @@ def blocks(M, N, K, threads):
     m_blocks = 1 if eighths <= 5 else min(m_panels, math.ceil(eighths / 3))
     while m_blocks < m_panels and m_blocks * n_panels < threads:
         m_blocks += 1
+    even = -(-m_blocks // threads) * threads  # then the columns need no cut
+    m_blocks = even if threads < m_blocks and even <= m_panels else m_blocks
     n_blocks = 1
     while n_blocks < n_panels and m_blocks * n_blocks % threads:
         n_blocks += 1
