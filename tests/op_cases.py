@@ -31,10 +31,11 @@ ADAMW = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0
 
 def tile_edges():
     """Give the sizes around the CPU backend's tile, and around the pieces of its sums."""
-    from llmpy.cpu.gemm import KC
+    from llmpy.cpu.gemm import piece_of
     from llmpy.cpu.simd import MR, NR
 
-    sizes = {1, 2 * NR + 1, *(n + i for n in (MR, NR, KC) for i in (-1, 0, 1))}
+    units = (MR, NR, piece_of(False), piece_of(True))
+    sizes = {1, 2 * NR + 1, *(n + i for n in units for i in (-1, 0, 1))}
     return sorted(sizes - {0})
 
 

@@ -19,7 +19,9 @@ from .softmax import softmax_row
 from .tasks import integers, numbers, run
 from .tile import ADD, WRITE
 
-CHUNK = 1 << 21  # logits of a chunk, unless KC positions have more
+# logits of a chunk, unless KC positions have more: sums over positions are made in pieces of KC in
+# both dtypes, so that chunks are whole pieces and their size doesn't show in the bits
+CHUNK = 1 << 21
 
 
 def chunk_rows(V):
@@ -72,7 +74,7 @@ def classifier_forward_backward(
         gemm(drows[part], logits, wte[:V], a_unit_k=True, b_unit_k=False, K=V, bf16=bf16)
         gemm(
             dwte[:V], logits, rows, a_unit_k=False, b_unit_k=False, K=len(rows), bf16=bf16,
-            mode=mode,
+            mode=mode, piece=KC,
         )  # fmt: skip
         mode = ADD
     if not accumulate:

@@ -8,12 +8,12 @@
    that one kernel serves the three products of a layer: NT (forward), NN (dinp), TN (dweight). For
    bfloat16, numbers are rounded while they are packed. Where few panels of B would use it, A is
    taken from its rows as they lie.
-3. Blocking. k is cut into pieces of KC. Within a piece, a panel of B stays in the first cache (L1),
+3. Blocking. k is cut into pieces of KC words. Within a piece, a panel of B stays in the first cache (L1),
    and a block of A, which fits the second (L2) beside what else is used, is read once for each
    panel; c is visited once a piece. While a panel is at work, the next is asked for from memory.
 4. Splitting. Blocks of c, cut along both of its sides, are shared out among the threads.
 
-A sum is made in the order of k, in pieces of KC, by one thread: its bits depend on neither the
+A sum is made in the order of k, in pieces, by one thread: its bits depend on neither the
 number of threads, nor the machine's caches, nor the place of the element in c, nor the other rows.
 
 What runs in parallel takes addresses and integers (tasks.py), so there is one compiled version.
@@ -30,13 +30,13 @@ from .caches import second_cache_bytes
 from .column_sums import column_sums
 from .jit import kernel, part
 from .memory import data, max_threads, row, scratch_at
-from .packing import A_GROUP, GROUP, copy_mr, pack_panel, words
+from .packing import A_GROUP, GROUP, STEP, copy_mr, pack_panel, words
 from .simd import MR, NR, W, floats, prefetch
 from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
 from .vector_math import gelu_both_rows, gelu_row
 
-KC = 256  # terms of a sum between two visits to c
+KC = 256  # words of a sum between two visits to c
 LINE = 16  # floats of a cache line
 FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
 SMALL = 1 << 16  # numbers of B packed more than once, by each thread, that cost less than a wait
@@ -100,21 +100,21 @@ def prefetch_panel(b, ld, unit_k, first, last, cols, k):
 @kernel
 def pack_shared(arguments, task, thread):
     """Pack what several blocks of c share: a group of panels of A, or a panel of B."""
-    (a, lda, a_unit_k, a_tasks, b, ldb, b_unit_k, M, N, K, bf16, sums, a_packed, b_packed) = (
-        integers(arguments, 14)
-    )
-    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
+    (
+        a, lda, a_unit_k, a_tasks, b, ldb, b_unit_k, M, N, K, piece, bf16, sums, a_packed, b_packed,
+    ) = integers(arguments, 15)  # fmt: skip
+    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
     if task < a_tasks:
         groups = a_tasks // k_blocks
         q, first = task // groups, task % groups * GROUP
-        rows, k = min(GROUP, M - first), min(KC, K - q * KC)
+        rows, k = min(GROUP, M - first), min(piece, K - q * piece)
         dst = a_packed + 4 * (q * m_panels + first // MR) * A_PANEL
         to = sums + 4 * q * M if sums else 0
-        pack_block_a(dst, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
+        pack_block_a(dst, a, lda, a_unit_k, first, rows, q * piece, k, bf16, to)
         return
     q, p = (task - a_tasks) // n_panels, (task - a_tasks) % n_panels
-    cols, k = min(NR, N - p * NR), min(KC, K - q * KC)
-    at_b = b + 4 * (p * NR * ldb + q * KC if b_unit_k else p * NR + q * KC * ldb)
+    cols, k = min(NR, N - p * NR), min(piece, K - q * piece)
+    at_b = b + 4 * (p * NR * ldb + q * piece if b_unit_k else p * NR + q * piece * ldb)
     dst = b_packed + 4 * (q * n_panels + p) * B_PANEL
     pack_panel(dst, NR, at_b, ldb, b_unit_k, cols, k, bf16)
 
@@ -130,7 +130,7 @@ def column_of_tiles(
     ahead      what the next panel of B is packed from, `cols_ahead` of its columns; 0 for none
     """
     panels, k_words = -(-rows // MR), words(k, bf16)
-    share = -(-(NR if b_unit_k else KC) // panels)
+    share = -(-(NR if b_unit_k else k) // panels)
     for t in range(panels):
         there = min(MR, rows - t * MR)
         at_c, at_a = c + 4 * t * MR * ldc, a + 4 * t * a_step
@@ -146,29 +146,29 @@ def column_of_tiles(
 def block_of_c(arguments, task, thread):
     """Compute a block of c, piece of k after piece, and do the epilogue on it."""
     (
-        c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, M, N, K, bf16, mode, bias, epilogue,
-        out, pre, ld, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
-    ) = integers(arguments, 26)  # fmt: skip
-    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
+        c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, M, N, K, piece, bf16, mode, bias,
+        epilogue, out, pre, ld, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
+    ) = integers(arguments, 27)  # fmt: skip
+    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
     mb, nb = task // n_blocks, task % n_blocks
     t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
     p0, p1 = nb * n_panels // n_blocks, (nb + 1) * n_panels // n_blocks
     first, rows = t0 * MR, min(M, t1 * MR) - t0 * MR
     to_panel = NR * ldb if b_unit_k else NR  # floats of B from one panel to the next
     for q in range(k_blocks):
-        k, now = min(KC, K - q * KC), mode if q == 0 else ADD
-        at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * KC), MR * lda, lda, 1
+        k, now = min(piece, K - q * piece), mode if q == 0 else ADD
+        at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * piece), MR * lda, lda, 1
         if a_form == OWN:
             at_a, a_step = a_own + 4 * thread * -(-m_panels // m_blocks) * A_PANEL, A_PANEL
             a_row, a_k = 1, MR
             to = sums + 4 * q * M if sums and nb == 0 else 0
-            pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * KC, k, bf16, to)
+            pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * piece, k, bf16, to)
         elif a_form == SHARED:
             at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
             a_row, a_k = 1, MR
         for p in range(p0, p1):
             cols, at_c = min(NR, N - p * NR), c + 4 * (first * ldc + p * NR)
-            at_b = b + 4 * (p * to_panel + q * KC * (1 if b_unit_k else ldb))
+            at_b = b + 4 * (p * to_panel + q * piece * (1 if b_unit_k else ldb))
             panel_b, ahead = b_packed + 4 * (q * n_panels + p) * B_PANEL, 0
             if not b_packed:
                 panel_b = b_own + 4 * thread * B_PANEL
@@ -188,14 +188,14 @@ def block_of_c(arguments, task, thread):
 
 
 @cache
-def blocks(M, N, K, threads):
-    """Give the numbers of blocks along the rows and along the columns of c.
+def blocks(M, N, k, threads):
+    """Give the numbers of blocks along the rows and along the columns of c; a piece has k words.
 
     A block of A fills at most five eighths of L2, and three where there are several. There is an
     equal number of blocks for each thread where the panels suffice.
     """
     m_panels, n_panels = -(-M // MR), -(-N // NR)
-    eighths = m_panels * MR * min(K, KC) * 4 * 8 / second_cache_bytes()
+    eighths = m_panels * MR * k * 4 * 8 / second_cache_bytes()
     m_blocks = 1 if eighths <= 5 else min(m_panels, math.ceil(eighths / 3))
     while m_blocks < m_panels and m_blocks * n_panels < threads:
         m_blocks += 1
@@ -210,16 +210,22 @@ def blocks(M, N, K, threads):
 Plan = namedtuple("Plan", "m_blocks n_blocks a_form scratch")
 
 
-def plan(M, N, K, *, in_place, threads, most):
+def piece_of(bf16):
+    """Give how many numbers the KC words of a piece are."""
+    return KC * STEP if bf16 else KC
+
+
+def plan(M, N, K, *, piece, in_place, threads, most):
     """Give the blocks of c, the form of A, and the words of scratch by use.
 
+    piece     numbers of a piece, of at most KC words
     in_place  whether the tile can take A from its rows as they lie
     most      threads that there may be, each with scratch of its own
     """
-    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // KC)
-    m_blocks, n_blocks = blocks(M, N, K, threads)
+    m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
+    m_blocks, n_blocks = blocks(M, N, min(K * KC // piece, KC), threads)
     a_form, scratch = OWN, {}
-    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if K <= KC else 1):
+    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if K <= piece else 1):
         a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
     if a_form == SHARED:
         scratch["a_packed"] = m_panels * k_blocks * A_PANEL
@@ -243,7 +249,7 @@ def can_lie(M, lda, bf16):
 
 def gemm(
     c, a, b, *, a_unit_k, b_unit_k, K, bf16=False, mode=WRITE, bias=None, epilogue=NOTHING,
-    out=None, pre=None, sums=None,
+    out=None, pre=None, sums=None, piece=None,
 ):  # fmt: skip
     """Compute c = a b, c += a b or c = a b + bias, then an epilogue on each finished block.
 
@@ -255,30 +261,32 @@ def gemm(
     bias      f32 (N), read by BIAS
     epilogue  GELU: out = gelu(c); GELU_DERIVATIVE: c *= gelu'(pre), and out = gelu(pre)
     out, pre  f32 (M, N), rows equally far apart
-    sums      f32 (pieces of KC, M), which gets the sums of a over each piece; without a_unit_k only
+    sums      f32 (pieces, M), which gets the sums of a over each piece; without a_unit_k only
+    piece     terms of a sum between two visits to c, at most `piece_of(bf16)`, which None means
 
     Matrices may be slices of wider ones: their last axis is contiguous.
     """
     M, N = c.shape
+    piece = piece or piece_of(bf16)
     at_a, at_b, lda, ldb, at_sums = data(a), data(b), row(a), row(b), _at(sums)
     m_blocks, n_blocks, a_form, scratch = plan(
-        M, N, K, in_place=a_unit_k and can_lie(M, lda, bf16), threads=get_num_threads(),
-        most=max_threads(),
+        M, N, K, piece=piece, in_place=a_unit_k and can_lie(M, lda, bf16),
+        threads=get_num_threads(), most=max_threads(),
     )  # fmt: skip
     at = {use: scratch_at(use, count) for use, count in scratch.items()}
     a_packed, a_own, b_packed, b_own = (
         at.get(use, 0) for use in ("a_packed", "a_own", "b_packed", "b_own")
     )
-    a_tasks = -(-M // GROUP) * -(-K // KC) if a_packed else 0
-    b_tasks = -(-N // NR) * -(-K // KC) if b_packed else 0
+    a_tasks = -(-M // GROUP) * -(-K // piece) if a_packed else 0
+    b_tasks = -(-N // NR) * -(-K // piece) if b_packed else 0
     if a_tasks + b_tasks:
         run(
             pack_shared, a_tasks + b_tasks, at_a, lda, a_unit_k, a_tasks, at_b, ldb, b_unit_k,
-            M, N, K, bf16, at_sums, a_packed, b_packed,
+            M, N, K, piece, bf16, at_sums, a_packed, b_packed,
         )  # fmt: skip
     run(
         block_of_c, m_blocks * n_blocks, data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb,
-        b_unit_k, M, N, K, bf16, mode, _at(bias), epilogue, _at(out), _at(pre),
+        b_unit_k, M, N, K, piece, bf16, mode, _at(bias), epilogue, _at(out), _at(pre),
         0 if out is None else row(out), at_sums, m_blocks, n_blocks, a_packed, a_own, b_packed,
         b_own,
     )  # fmt: skip

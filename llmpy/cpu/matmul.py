@@ -1,7 +1,7 @@
 """Matmul on the CPU. The maths and the contract are in ops/matmul.py, the method in gemm.py."""
 
 from ..ops.memory import view
-from .gemm import GELU, GELU_DERIVATIVE, KC, gemm
+from .gemm import GELU, GELU_DERIVATIVE, gemm, piece_of
 from .jit import serial
 from .memory import scratch
 from .tile import ADD, BIAS, WRITE
@@ -50,7 +50,7 @@ def weight_gradients(dweight, dbias, dout, inp, accumulate, bf16=False):
             if gradient is not None and not accumulate:
                 gradient[...] = 0
         return
-    pieces, sums = -(-N // KC), None
+    pieces, sums = -(-N // piece_of(bf16)), None
     if dbias is not None:
         sums = view(scratch("sums", pieces * OC), 0, (pieces, OC))
     gemm(

@@ -165,7 +165,8 @@ def test_compiled_panels_of_pairs(rng, tmp_path):
 
 def test_products_of_pairs_without_the_jit(rng):
     code = PRODUCTS.format(
-        seed=rng.integers(1 << 30), sizes="[(1, 1, 1), (MR + 1, 13 * NR + 1, 37), (3, 9, KC + 3)]"
+        seed=rng.integers(1 << 30),
+        sizes="[(1, 1, 1), (MR + 1, 13 * NR + 1, 37), (3, 9, 2 * KC + 3)]",
     )
     run(PRETEND + code, NUMBA_DISABLE_JIT="1")
 
