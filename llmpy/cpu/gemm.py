@@ -8,9 +8,10 @@
    that one kernel serves the three products of a layer: NT (forward), NN (dinp), TN (dweight). For
    bfloat16, numbers are rounded while they are packed. Where few panels of B would use it, A is
    taken from its rows as they lie.
-3. Blocking. k is cut into pieces of KC words. Within a piece, a panel of B stays in the first cache (L1),
-   and a block of A, which fits the second (L2) beside what else is used, is read once for each
-   panel; c is visited once a piece. While a panel is at work, the next is asked for from memory.
+3. Blocking. k is cut into pieces of KC words. Within a piece, a panel of B stays in the first cache
+   (L1), and a block of A, which fits the second (L2) beside what else is used, is read once for
+   each panel; c is visited once a piece. While a panel is at work, the next is asked for from
+   memory.
 4. Splitting. Blocks of c, cut along both of its sides, are shared out among the threads.
 
 A sum is made in the order of k, in pieces, by one thread: its bits depend on neither the
@@ -225,7 +226,7 @@ def plan(M, N, K, *, piece, in_place, threads, most):
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
     m_blocks, n_blocks = blocks(M, N, min(K * KC // piece, KC), threads)
     a_form, scratch = OWN, {}
-    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if K <= piece else 1):
+    if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if piece >= K else 1):
         a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
     if a_form == SHARED:
         scratch["a_packed"] = m_panels * k_blocks * A_PANEL
