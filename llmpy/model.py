@@ -15,11 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from .backends import check_dtype, load_backend, tensor_dtype
 from .errors import OrderError, UsageError
 from .footprint import model_bytes, require_memory
+from .model_checks import (
+    check_batch,
+    check_batches,
+    check_tokens,
+    check_update,
+    require_float32,
+)
 from .passes import backward_pass, forward_pass
-from .setting import FLOAT32_MAX
 from .sizes import GPT2Config, descriptor_config
 from .tensors import PARAMS, REMADE, Tensors, decay_ranges, table_size
-from .workspace import Workspace, check_tokens
+from .workspace import Workspace
 
 
 class GPT2:
@@ -218,7 +224,7 @@ class GPT2:
         Returns the mean loss. A loss or gradient that is not finite stays visible.
         """
         if dloss is not None:
-            _require_float32("forward_backward", dloss=dloss)
+            require_float32("GPT2.forward_backward", dloss=dloss)
         self._start("forward_backward", tokens, targets)
         self._fit_backward()
         B, T = self._work.shape
@@ -249,14 +255,15 @@ class GPT2:
         Gradients are of the mean over all micro-batches. If loss or norm is not finite, nothing is
         updated; `outcome` tells.
         """
-        if not batches:
-            raise UsageError("GPT2.train_step: batches is empty, expected at least 1")
-        self._check_update("train_step", lr, beta1, beta2, eps, weight_decay, step, decay)
-        for i, (tokens, targets) in enumerate(batches):
-            self._start("train_step", tokens, targets)
-            self._fit_backward()
-            B, T = self._work.shape
-            mean = 1 / (B * T * len(batches))
+        self._require_life("train_step")
+        check_update("GPT2.train_step", lr, beta1, beta2, eps, weight_decay, step, decay)
+        checked = check_batches("GPT2.train_step", batches, self.config)
+        self._fit_forward(*checked.shape[2:])
+        self._fit_backward()
+        self._work.queue(checked)
+        mean = 2 / checked.size  # half of it are targets
+        for i in range(len(batches)):
+            self._work.take_queued(i)
             self._run(self._training_pass, "training", mean, i > 0, mean, i > 0)
             self._held_pass = "with targets"
         grads = self._required_grads("train_step")
@@ -299,8 +306,8 @@ class GPT2:
         wants a new one. Raises OrderError if there are no gradients.
         """
         self._required_grads("update")
-        self._check_update("update", lr, beta1, beta2, eps, weight_decay, step, decay)
-        _require_float32("update", grad_scale=grad_scale)
+        check_update("GPT2.update", lr, beta1, beta2, eps, weight_decay, step, decay)
+        require_float32("GPT2.update", grad_scale=grad_scale)
         self._adamw(
             None, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
             step=step, grad_scale=grad_scale, max_norm=0.0, decay=decay,
@@ -327,22 +334,18 @@ class GPT2:
     def _start(self, who: str, tokens: ArrayLike, targets: ArrayLike | None) -> None:
         """Check a batch before anything changes, then copy it to the backend."""
         self._require_life(who)
-        checked = check_tokens(f"GPT2.{who}", "tokens", tokens, self.config)
-        if targets is not None:
-            follow = check_tokens(f"GPT2.{who}", "targets", targets, self.config)
-            if follow.shape != checked.shape:
-                raise UsageError(
-                    f"GPT2.{who}: targets has shape {follow.shape}, expected {checked.shape},"
-                    " because each token has one"
-                )
+        checked, follow = check_batch(f"GPT2.{who}", tokens, targets, self.config)
+        self._fit_forward(*checked.shape)
+        self.backend.upload(self._work.batch.tokens, checked)
+        if follow is not None:
+            self.backend.upload(self._work.batch.targets, follow)
+
+    def _fit_forward(self, B: int, T: int) -> None:
+        """Make room for a batch, whose passes are still to come."""
         self._held_pass, self.mean_loss = "missing", None
-        B, T = checked.shape
         if self._work.shape != (B, T):
             self._passes.clear()  # they are of the memory of another shape
         self._work.fit_forward(B, T)
-        self.backend.upload(self._work.batch.tokens, checked)
-        if targets is not None:
-            self.backend.upload(self._work.batch.targets, follow)
 
     def _run(self, passes: Callable[..., None], *key: Any) -> None:
         """Run passes, which are functions of the key's numbers, as the backend recorded them."""
@@ -412,19 +415,6 @@ class GPT2:
         self._work.fit_backward(with_grads=self.grads is None)
         self._made_grads()
 
-    def _check_update(
-        self, who: str, lr: float, beta1: float, beta2: float, eps: float,
-        weight_decay: float, step: int, decay: str,
-    ) -> None:  # fmt: skip
-        if decay not in ("all", "2d"):
-            raise UsageError(f"GPT2.{who}: decay is {decay!r}, expected all or 2d")
-        if step < 1:
-            raise UsageError(f"GPT2.{who}: step is {step}, expected at least 1")
-        for name, beta in (("beta1", beta1), ("beta2", beta2)):
-            if not 0 <= beta < 1:
-                raise UsageError(f"GPT2.{who}: {name} is {beta}, expected at least 0 and below 1")
-        _require_float32(who, lr=lr, eps=eps, weight_decay=weight_decay)
-
     def _made_grads(self) -> Tensors:
         if self.grads is None:
             self.grads = Tensors(self.backend, PARAMS, self.config.dims, self._tensor_dtype)
@@ -439,10 +429,3 @@ class GPT2:
     def _require_life(self, who: str) -> None:
         if self.params is None:
             raise OrderError(f"GPT2.{who}: the model is freed, expected no call after free")
-
-
-def _require_float32(who: str, **scalars: float) -> None:
-    """Raise UsageError for a number that is not finite as a float32."""
-    for name, value in scalars.items():
-        if not abs(value) <= FLOAT32_MAX:  # NaN is not
-            raise UsageError(f"GPT2.{who}: {name} is {value}, expected a finite float32")

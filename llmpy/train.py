@@ -277,7 +277,7 @@ def _micro_batches(loader: Loader, config: TrainConfig) -> list[Batch]:
         loader.reset()
     batches = [loader.next_batch() for _ in range(config.accumulation_steps)]
     for tokens, _ in batches:
-        if tokens.shape != (config.batch_size, config.seq_len):  # as the learning rate reckons
+        if tokens.shape != (config.batch_size, config.seq_len):  # what total_batch_size counts
             raise ConfigError(
                 f"train: the loader's batch has shape {tokens.shape}, expected"
                 f" (--batch-size, --seq-len) = ({config.batch_size}, {config.seq_len})"

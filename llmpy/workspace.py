@@ -4,13 +4,13 @@ Each table lies at the front of a block of its own, which grows when a batch is 
 before and is used again when it is not. Within a block, tensors.py says what shares memory.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from .errors import UsageError
 from .footprint import backward_bytes, forward_bytes, model_bytes, ops_bytes, require_memory
 from .sizes import GPT2Config
 from .tensors import SCRATCH, Tensors, acts_table, table_places
@@ -43,6 +43,8 @@ class Workspace:
         self.acts: Any = None
         self.scratch: Any = None
         self._blocks: dict[str, tuple[int, Any]] = {}
+        self._queue: Any = None
+        self._queue_size = 0
 
     def fit_forward(self, B: int, T: int) -> None:
         """Make room for a forward pass. Raises UsageError if memory does not suffice."""
@@ -73,6 +75,21 @@ class Workspace:
         require_memory("GPT2", f"a backward pass with B={B} and T={T}", needed, self.backend)
         self.scratch = self._prefix("scratch", SCRATCH, B, T, self.dtype)
 
+    def queue(self, batches: NDArray[np.int32]) -> None:
+        """Bring micro-batches (batches, 2, B, T), of the shape at hand, to the backend at once."""
+        if self._queue_size != batches.size:
+            self._queue = None  # before the new one is made
+            self._queue = self.backend.alloc((batches.size,), "int32")
+            self._queue_size = batches.size
+        self.backend.upload(self._queue, batches.reshape(-1))
+
+    def take_queued(self, i: int) -> None:
+        """Make micro-batch i of the queue the batch at hand."""
+        size = math.prod(self.shape)
+        for k, tensor in enumerate((self.batch.tokens, self.batch.targets)):
+            queued = self.backend.view(self._queue, (2 * i + k) * size, self.shape)
+            self.backend.copy(tensor, queued)
+
     def lnf_rows(self, start: int, count: int) -> Any:
         """Give rows of lnf as (count, C), all positions in one line."""
         C = self.config.channels
@@ -99,29 +116,3 @@ class Workspace:
             memory = self.backend.alloc_places(sizes, dtype, apart=True)
             self._blocks[name] = (sum(sizes), memory)
         return Tensors(self.backend, table, dims, dtype, memory)
-
-
-def check_tokens(who: str, what: str, tokens: ArrayLike, config: GPT2Config) -> NDArray[np.int32]:
-    """Check a batch of tokens against a model's sizes and give it as int32 (B, T).
-
-    Raises UsageError naming the first token out of range with its place.
-    """
-    try:
-        array = np.asarray(tokens)
-    except ValueError:  # rows of different lengths
-        raise UsageError(f"{who}: {what} is no array, expected (B, T)") from None
-    if array.ndim != 2 or array.size == 0:
-        raise UsageError(f"{who}: {what} has shape {array.shape}, expected (B, T), each at least 1")
-    if array.dtype.kind not in "iu":
-        raise UsageError(f"{who}: {what} has dtype {array.dtype}, expected integers")
-    T, maxT, V = array.shape[1], config.max_seq_len, config.vocab_size
-    if maxT < T:
-        raise UsageError(f"{who}: {what} has T = {T}, expected at most max_seq_len = {maxT}")
-    wrong = (array < 0) | (array >= V)
-    if wrong.any():
-        b, t = (int(i) for i in np.unravel_index(int(wrong.argmax()), array.shape))
-        raise UsageError(
-            f"{who}: {what}[{b}, {t}] is {array[b, t]}, expected 0 to {V - 1},"
-            f" because the vocabulary has V = {V} tokens"
-        )
-    return np.ascontiguousarray(array, np.int32)

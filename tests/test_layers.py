@@ -14,7 +14,7 @@ train
 generate run_folder device c_lines
 model
 passes
-workspace intermediates backends data
+workspace intermediates backends data model_checks
 cpu webgpu rng footprint
 ops
 console control_groups outliers schedule

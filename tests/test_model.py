@@ -214,6 +214,42 @@ def test_micro_batches_add_up_to_the_whole_batch(backend):
     )
 
 
+def test_a_training_step_of_micro_batches_is_that_of_the_whole_batch():
+    """R43, R38: the mean over all of them, the norm before the clip, the clipped update."""
+    tokens, targets = random_batch(6, 7)
+    step = {"lr": 0.01, **ADAMW, "weight_decay": 0.1, "step": 1}
+    whole, by_hand = random_model(), random_model()
+    whole.train_step([(tokens, targets)], **step, max_norm=0.2)
+    parts = random_model()
+    parts.train_step([random_batch(2, 7, seed=7)] * 2, **step)  # queued before, of no influence
+    parts.backend.upload(parts.params.memory, random_model().params.memory)
+    parts.m = parts.v = None
+    batches = [(tokens[i : i + 2], targets[i : i + 2]) for i in (0, 2, 4)]
+    parts.train_step(batches, **step, max_norm=0.2)
+    loss = by_hand.forward_backward(tokens, targets)
+    norm = by_hand.grad_norm()
+    assert norm > 0.2
+    by_hand.update(**step, grad_scale=0.2 / norm)
+    for model in (whole, parts):
+        assert model.outcome() == pytest.approx((loss, norm), rel=1e-6)
+        np.testing.assert_allclose(flat(model.grads), flat(by_hand.grads), atol=1e-12)
+        np.testing.assert_allclose(flat(model.params), flat(by_hand.params), rtol=1e-6, atol=1e-9)
+
+
+def test_micro_batches_have_one_shape():
+    model = random_model()
+    model.forward_backward(*random_batch(2, 5))
+    before = flat(model.params), flat(model.grads)
+    batches = [random_batch(2, 5), random_batch(2, 5), random_batch(1, 5)]
+    message = "GPT2.train_step: batches[2] has shape (1, 5), expected (2, 5), that of batches[0]"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        model.train_step(batches, 0.1, **ADAMW, weight_decay=0, step=1)
+    assert [x.tobytes() for x in (flat(model.params), flat(model.grads))] == [
+        x.tobytes() for x in before
+    ]
+    model.backward()  # the batch before is still held
+
+
 def test_a_batch_may_change_after_forward(backend):
     """The model keeps its own copy of the tokens until backward, as the C program."""
     tokens, targets = random_batch(2, 5)

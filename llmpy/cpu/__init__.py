@@ -9,6 +9,7 @@ import numba
 from .. import ops
 from ..ops.contract import bind
 from ..ops.memory import (
+    copy,
     download,
     fit_places,
     largest_tensor,
@@ -88,6 +89,7 @@ __all__ = [
     "attention_forward",
     "classifier_forward",
     "classifier_forward_backward",
+    "copy",
     "crossentropy_forward",
     "crossentropy_softmax_backward",
     "describe",

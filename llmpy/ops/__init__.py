@@ -24,6 +24,7 @@ from .mean_loss import mean_loss
 from .memory import (
     alloc,
     alloc_places,
+    copy,
     download,
     fit_places,
     largest_tensor,
@@ -57,6 +58,7 @@ __all__ = [
     "attention_scores",
     "classifier_forward",
     "classifier_forward_backward",
+    "copy",
     "crossentropy_forward",
     "crossentropy_softmax_backward",
     "describe",

@@ -114,6 +114,12 @@ def upload(dst: Array, array: NDArray[Any]) -> None:
         at += piece.count
 
 
+def copy(dst: Array, src: Array) -> None:
+    """Copy an array into another, of the same shape, in another buffer; both in one piece."""
+    (to,), (source,) = dst.pieces, src.pieces
+    dst.device.copy(source.buffer, source.start * ITEM, to.buffer, to.start * ITEM, to.count * ITEM)
+
+
 def download(array: Array) -> NDArray[Any]:
     """Give the values as a NumPy array."""
     flat = np.empty(array.size, array.dtype)
