@@ -6,6 +6,7 @@ they stay 0. What decays is told as ranges of the buffer.
 
 import struct
 
+from ..errors import BackendError
 from .device import pack_scalars
 from .kernels import run
 from .memory import ITEM
@@ -24,7 +25,7 @@ def adamw(
         1 / (1 - beta1**step), 1 / (1 - beta2**step), grad_scale, max_norm,
     )  # fmt: skip
     now = device.changing("adamw settings", pack_scalars([float(x) for x in settings]))
-    buffers = list(zip(*map(runs, (params, grads, m, v)), strict=True))
+    buffers = list(zip(*_alike(params=params, grads=grads, m=m, v=v), strict=True))
     ranges = [[_in_buffer(run_, *r) for r in _of_run(run_, decay)] for run_, *_ in buffers]
     pairs = [x for of_run in ranges for pair in of_run for x in pair] or [0, 0]
     decays = device.changing("adamw decays", struct.pack(f"<{len(pairs)}I", *pairs))
@@ -41,6 +42,23 @@ def adamw(
             arrays = dict(enumerate((*parts, outcome)))
             run("adamw", "adamw", arrays, groups, scalars, (now, decays))
         first = last
+
+
+def _alike(**arrays):
+    """Give the runs of each array, which must lie in their buffers as those of `params` do."""
+    found = {name: runs(array) for name, array in arrays.items()}
+    places = {name: [_places(run_) for run_ in own] for name, own in found.items()}
+    for name in found:
+        if places[name] != places["params"]:
+            raise BackendError(
+                f"webgpu: adamw: {name} doesn't lie in its buffers as params does, expected all"
+                " four alike. Allocate each by alloc_places with the same sizes."
+            )
+    return found.values()
+
+
+def _places(run_):
+    return [(piece.start, piece.count) for piece in run_.pieces]
 
 
 def _of_run(run_, decay):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from llmpy import ops
+from llmpy.errors import BackendError
 from llmpy.webgpu.memory import allocate
 
 from ..check import close
@@ -22,6 +23,17 @@ def make_block(webgpu, values, tensors=TENSORS):
     block = allocate(webgpu.device(), tensors, "float32", apart=False)
     webgpu.upload(block, values)
     return block
+
+
+def test_adamw_wants_arrays_that_lie_alike(webgpu, rng):
+    blocks = [make_block(webgpu, np.zeros(N)) for _ in range(4)]
+    outcome = webgpu.alloc((2,))
+    how = {**ADAMW, "decay": None, "step": 3, "grad_scale": 1.0, "max_norm": 1.0}
+    for i, name in ((1, "grads"), (2, "m"), (3, "v")):
+        wrong = [*blocks]
+        wrong[i] = make_block(webgpu, np.zeros(N), TENSORS[::-1])
+        with pytest.raises(BackendError, match=rf"^webgpu: adamw: {name} doesn't lie"):
+            webgpu.adamw(*wrong, outcome, **how)
 
 
 def outside(webgpu, block):
