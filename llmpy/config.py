@@ -198,6 +198,10 @@ class DeviceConfig:
         None, None, "GPU of `llmpy info --adapters`, by its name or a part of it, or its index",
         metavar="NAME|INDEX", unset="the best",
     )  # fmt: skip
+    tile: str | None = setting(
+        None, None, "shape of matrix products on a GPU, of `llmpy bench --profile`",
+        metavar="SHAPE", unset="one that suits such adapters",
+    )  # fmt: skip
     dtype: str = setting(
         "float32",
         None,
@@ -217,6 +221,8 @@ class DeviceConfig:
             )
         if self.threads is not None and name not in ("auto", "cpu"):
             raise ConfigError(f"--threads is given with --backend {name}, expected --backend cpu")
+        if self.tile is not None and name != "webgpu":
+            raise ConfigError(f"--tile is given with --backend {name}, expected --backend webgpu")
         if self.threads is not None and self.adapter is not None:
             raise ConfigError("--threads and --adapter are both given, expected one of them")
         on_gpu = "--backend webgpu" if name == "webgpu" else self.adapter and "--adapter"

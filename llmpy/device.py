@@ -30,7 +30,7 @@ def open_backend(device: DeviceConfig, largest: int = 0) -> tuple[Any, str]:
     if name == "cpu":
         backend.set_threads(device.threads)
     if name == "webgpu":
-        backend.open_device(adapter)
+        backend.open_device(adapter, tile=device.tile)
     rounded = ", matrix products of bfloat16" if device.dtype == "bfloat16" else ""
     return backend, f"backend {name}: {backend.describe()}{rounded}{why}"
 

@@ -77,6 +77,11 @@ from llmpy.errors import ConfigError
         ),
         (
             DeviceConfig,
+            {"tile": "64x64"},
+            "--tile is given with --backend auto, expected --backend webgpu",
+        ),
+        (
+            DeviceConfig,
             {"threads": 2, "adapter": "0"},
             "--threads and --adapter are both given, expected one of them",
         ),

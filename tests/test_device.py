@@ -31,18 +31,22 @@ def test_cpu_with_threads():
 
 @pytest.fixture
 def webgpu(monkeypatch):
-    """The backend, whose device says which adapter was to be opened."""
+    """The backend, whose device says which adapter was to be opened, with which tile."""
     opened = []
-    monkeypatch.setattr(webgpu_backend, "open_device", opened.append)
+
+    def open_device(adapter, tile):
+        opened.append(f"{adapter} with {tile}")
+
+    monkeypatch.setattr(webgpu_backend, "open_device", open_device)
     monkeypatch.setattr(webgpu_backend, "describe", lambda: f"wgpu on {opened[-1]}")
     return webgpu_backend
 
 
 def test_webgpu_opens_the_adapter(webgpu, monkeypatch):
     monkeypatch.setattr(device, "tell_of_compiling", lambda: pytest.fail("Numba was imported"))
-    for adapter in (None, "Big"):
-        config = DeviceConfig(backend="webgpu", adapter=adapter)
-        assert open_backend(config) == (webgpu, f"backend webgpu: wgpu on {adapter}")
+    for adapter, tile in ((None, None), ("Big", "64x64")):
+        config = DeviceConfig(backend="webgpu", adapter=adapter, tile=tile)
+        assert open_backend(config) == (webgpu, f"backend webgpu: wgpu on {adapter} with {tile}")
 
 
 def test_auto_takes_the_adapter_that_fits(webgpu, monkeypatch):
@@ -54,7 +58,7 @@ def test_auto_takes_the_adapter_that_fits(webgpu, monkeypatch):
 
     monkeypatch.setattr(adapters, "automatic", automatic)
     backend, line = open_backend(DeviceConfig(adapter="Big"), largest=123)
-    assert (backend, line) == (webgpu, "backend webgpu: wgpu on an adapter (auto)")
+    assert (backend, line) == (webgpu, "backend webgpu: wgpu on an adapter with None (auto)")
     assert asked == [("Big", 123)]
 
 

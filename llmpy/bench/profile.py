@@ -3,16 +3,19 @@
 The functions of a backend are wrapped in a namespace that the model computes with for a few steps;
 the backend itself is left alone. An op is limited by the peak or by the memory's bandwidth,
 whichever wants more time for its cost. Small arrays stay in caches, so that an op limited by memory
-may come out above its limit.
+may come out above its limit. On a device each op is sent and waited for by itself.
 """
 
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .costs import PRODUCTS, Cost, cost_of
 from .workloads import Limits
+
+if TYPE_CHECKING:
+    from ..webgpu.search import TileRate
 
 
 class OpProfile(TypedDict):
@@ -34,6 +37,7 @@ class Profile(TypedDict):
     step_s: float
     rest_s: float
     ops: list[OpProfile]
+    tiles: "list[TileRate]"  # shapes of matrix products on a device, the fastest first
 
 
 class Recorder:
@@ -80,7 +84,7 @@ class Recorder:
         ops = [_op_profile(name, times, costs[name], limits) for name, times in calls.items()]
         ops.sort(key=lambda op: -op["seconds"])
         rest = step_s - sum(op["seconds"] for op in ops)
-        return Profile(step_s=step_s, rest_s=rest, ops=ops)
+        return Profile(step_s=step_s, rest_s=rest, ops=ops, tiles=[])
 
 
 def _op_profile(name: str, times: list[float], cost: Cost, limits: Limits) -> OpProfile:

@@ -162,4 +162,18 @@ def profile_table(result: Result) -> str:
     lines.append(f"{'all ops':28} {calls:5} {1e3 * in_ops:9.3f} {in_ops / step:7.1%}")
     rest = profile["rest_s"]
     lines.append(f"{'Python between them':28} {'':5} {1e3 * rest:9.3f} {rest / step:7.1%}")
+    if profile["tiles"]:
+        lines += [
+            "",
+            "each op was sent to the device and waited for by itself",
+            "",
+            f"{'--tile':16} {'GFLOP/s':>8} {'of peak':>8}"
+            f" {'forward':>8} {'dinp':>8} {'dweight':>8}",
+        ]
+    for tile in profile["tiles"]:
+        lines.append(
+            f"{tile['tile']:16} {tile['gflops']:8.1f} {tile['gflops'] / result.peak_gflops:8.1%}"
+            f" {tile['forward_gflops']:8.1f} {tile['dinp_gflops']:8.1f}"
+            f" {tile['dweight_gflops']:8.1f}"
+        )
     return "\n".join(lines) + "\n"

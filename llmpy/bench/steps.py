@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ..console import passing
 from ..model import GPT2
 from .profile import Profile, Recorder
 from .workloads import Limits, Workload
+
+if TYPE_CHECKING:
+    from ..webgpu.search import TileRate
 
 PROFILED_STEPS = 3  # the one of median time is told
 
@@ -119,6 +122,7 @@ def run_workload(
     if limits is not None:
         passing(f"{name}: profile")
         profile = profile_step(trainer, limits)
+        profile["tiles"] = tiles_of(backend, workload, lambda tile: passing(f"{name}: {tile}"))
     passing("")
     return Timing(
         backend=backend.name,
@@ -128,6 +132,18 @@ def run_workload(
         traffic=traffic,
         profile=profile,
     )
+
+
+def tiles_of(
+    backend: Any, workload: Workload, working: Callable[[str], None] = lambda tile: None
+) -> "list[TileRate]":
+    """Time the shapes that a device's matrix products may have; there are none on a CPU."""
+    if backend.name != "webgpu":
+        return []
+    from ..webgpu.search import time_tiles
+
+    C = workload.config.channels
+    return time_tiles(backend.device(), workload.tokens, 4 * C, C, working)
 
 
 def counts_of(backend: Any) -> tuple[int, ...]:

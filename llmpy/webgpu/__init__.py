@@ -26,7 +26,7 @@ from . import softmax as _softmax
 from .adapters import choose_adapter, shares_memory
 from .device import Device
 from .footprint import scratch_bytes
-from .memory import Array, allocate, download, fit_places, upload, view, zero
+from .memory import Array, allocate, copy, download, fit_places, upload, view, zero
 
 name = "webgpu"
 
@@ -65,17 +65,19 @@ mean_loss = bind(ops.mean_loss, _mean_loss.mean_loss)
 # fmt: on
 
 
-def open_device(adapter: Any = None, portable: bool = False) -> Device:
+def open_device(adapter: Any = None, portable: bool = False, tile: str | None = None) -> Device:
     """Open an adapter, instead of the device that was open.
 
     adapter   one of `list_adapters`, or its name or index; None is the best
     portable  ask for no more than what every WebGPU device has
+    tile      shape of matrix products, one of matmul.TILES; None is one that suits such adapters
 
     Raises BackendError where there is none or it refuses, UsageError for a name that is none.
     """
+    _matmul.check_tile(tile)
     if adapter is None or isinstance(adapter, str):
         adapter = choose_adapter(adapter)
-    _opened[:] = [Device(adapter, portable)]
+    _opened[:] = [Device(adapter, portable, tile)]
     return _opened[0]
 
 
@@ -133,6 +135,7 @@ __all__ = [
     "attention_forward",
     "classifier_forward",
     "classifier_forward_backward",
+    "copy",
     "crossentropy_forward",
     "crossentropy_softmax_backward",
     "describe",

@@ -2,24 +2,28 @@
 
 Commands are collected in one encoder and go to the device together, with `submit`: when somebody
 reads, when memory that they use is written from here, or when a step ends. Within a submit they
-are done in order, each seeing what those before it wrote.
+are done in order, each seeing what those before it wrote. What would take a GPU seconds goes in
+several submits, since drivers end such work.
 
 wgpu's errors become BackendError, with the name of the kernel where there is one.
 """
 
 import contextlib
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from ..errors import BackendError
-from .adapters import adapter_name, describe_adapter, import_wgpu, misfit
+from .adapters import adapter_name, describe_adapter, import_wgpu, is_software, misfit
 from .limits import asked_limits
 from .messages import failing
 
 ALIGNMENT = 256  # bytes: where a binding may begin
+CUT_S = 1.0  # a driver may end what keeps a GPU busy for longer than some seconds
+CUT_AT_FIRST = 64  # dispatches of a submit as long as nobody knows how long they take
 SLOTS = 256  # scalars of so many dispatches lie in one buffer
 
 
@@ -36,10 +40,11 @@ class _Place:
 class Device:
     """A GPU, opened."""
 
-    def __init__(self, adapter: Any, portable: bool = False) -> None:
+    def __init__(self, adapter: Any, portable: bool = False, tile: str | None = None) -> None:
         """Open the device of an adapter.
 
         portable  ask for no more than what every WebGPU device has
+        tile      shape of matrix products, one of matmul.TILES; None is one that suits
 
         Raises BackendError where the adapter refuses.
         """
@@ -52,12 +57,17 @@ class Device:
         with failing(f"{adapter_name(adapter)} cannot be opened"):
             self.device = adapter.request_device_sync(required_limits=self.limits, label="llmpy")
         self.queue = self.device.queue
-        self.tile: str | None = None  # shape of products, one of matmul.TILES; None is its default
+        self.tile = tile
         self.dispatches = self.submits = self.bytes_read = 0  # so far
         self.captured: list[tuple[Any, ...]] | None = None  # commands that are being recorded
         self.scratch: dict[str, Any] = {}  # arrays by use, for kernels.py; they grow
         self._encoder: Any = None
         self._pass: Any = None
+        self.watched = not is_software(adapter)  # by a driver that ends long work
+        self._cut = CUT_AT_FIRST  # dispatches of a submit, where it is watched
+        self._encoded = 0  # dispatches in the encoder
+        self._sent = 0  # dispatches that were submitted since the device was waited for
+        self._sent_at = 0.0  # when the first of them was
         self._first: str | None = None  # kernel in the encoder
         self._last: str | None = None  # kernel of all
         self._modules: dict[str, Any] = {}
@@ -202,6 +212,9 @@ class Device:
         self._end_pass()
         encoder, self._encoder = self._encoder, None
         self.submits += 1
+        if self._sent == 0:
+            self._sent_at = time.perf_counter()
+        self._sent, self._encoded = self._sent + self._encoded, 0
         which = f" from {self._first} to {self._last}" if self._first else ""
         self._first = None
         with failing(f"commands{which}"):
@@ -221,6 +234,7 @@ class Device:
             content = bytes(staged.read_mapped(0, size))
             staged.unmap()
         self._staged = staged
+        self._waited()
         return content
 
     def wait(self) -> None:
@@ -228,6 +242,13 @@ class Device:
         read = self.bytes_read
         self.read(self.nothing, 0, 4)
         self.bytes_read = read  # these bytes are of no interest
+
+    def _waited(self) -> None:
+        """Reckon how many dispatches a submit may have, now that all that were sent are done."""
+        if self._sent >= CUT_AT_FIRST:  # else they tell too little
+            each = (time.perf_counter() - self._sent_at) / self._sent
+            self._cut = max(1, int(CUT_S / each))
+        self._sent = 0
 
     def _staging(self, size: int) -> None:
         if self._staged is None or self._staged.size < size:
@@ -253,8 +274,11 @@ class Device:
                 self._pass.set_bind_group(i, group)
             self._pass.dispatch_workgroups(*grid)
             self.dispatches += 1
+            self._encoded += 1
             self._last = pipeline.label
             self._first = self._first or self._last
+            if self.watched and self._encoded >= self._cut:
+                self.submit()
             return
         self._end_pass()
         if what == "clear":

@@ -4,6 +4,7 @@ Operands may be larger than a binding, and begin at any element: the three produ
 of rows that a binding can hold, one after the other where they add to the same result.
 """
 
+from ..errors import UsageError
 from .adapters import is_software
 from .device import ALIGNMENT
 from .kernels import aligned, run, scratch_array
@@ -29,6 +30,12 @@ SOFTWARE = "direct-64x64-few"  # drivers on the CPU load slowly, and compile lon
 
 SUMMED = 64  # rows that one thread sums for the gradient of the bias
 WG = 64  # threads of a workgroup of these sums
+
+
+def check_tile(tile):
+    """Raise UsageError for the name of no shape; None is no name."""
+    if tile is not None and tile not in TILES:
+        raise UsageError(f"webgpu: tile is {tile!r}, expected one of {', '.join(TILES)}")
 
 
 def candidates(device):

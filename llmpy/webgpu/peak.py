@@ -27,7 +27,7 @@ def peak_gflops(device: Device) -> float:
     def trial(times: int) -> None:
         run("peak", "multiply_add", {0: out, 1: inp}, VECTORS // WG, (times,))
 
-    return OPERATIONS * VECTORS / _seconds(device, trial) / 1e9
+    return OPERATIONS * VECTORS / seconds_each(device, trial) / 1e9
 
 
 def bandwidth_gbs(device: Device) -> float:
@@ -39,7 +39,7 @@ def bandwidth_gbs(device: Device) -> float:
         for _ in range(times):
             run("peak", "stream", {0: out, 1: inp}, -(-count // (4 * WG)))
 
-    return 3 * ITEM * count / _seconds(device, trial) / 1e9
+    return 3 * ITEM * count / seconds_each(device, trial) / 1e9
 
 
 def _arrays(device: Device, count: int) -> tuple[Array, Array]:
@@ -49,8 +49,12 @@ def _arrays(device: Device, count: int) -> tuple[Array, Array]:
     return out, inp
 
 
-def _seconds(device: Device, trial: Callable[[int], None]) -> float:
-    """Give the seconds that each time of a trial adds: a submit costs the same for any number."""
+def seconds_each(device: Device, trial: Callable[[int], object], trials: int = TRIALS) -> float:
+    """Give the seconds that each time of a trial adds: a submit costs the same for any number.
+
+    trial   does so many times what is timed
+    trials  of both lengths; the best counts
+    """
 
     def seconds_of(times: int) -> float:
         start = time.perf_counter()
@@ -62,5 +66,5 @@ def _seconds(device: Device, trial: Callable[[int], None]) -> float:
     seconds_of(few)  # compiled
     while seconds_of(MORE * few) < TRIAL_S + 2 * seconds_of(few):
         few *= 2
-    less, more = (min(seconds_of(n) for _ in range(TRIALS)) for n in (few, MORE * few))
+    less, more = (min(seconds_of(n) for _ in range(trials)) for n in (few, MORE * few))
     return (more - less) / ((MORE - 1) * few)

@@ -54,8 +54,10 @@ def test_shares_by_hand(monkeypatch):
                 "rate": pytest.approx(20.0), "limit_share": pytest.approx(0.4),
             },
         ],
+        "tiles": [],
     }  # fmt: skip
-    assert recorder.take(1.0, LIMITS) == {"step_s": 1.0, "rest_s": 1.0, "ops": []}  # taken
+    nothing = {"step_s": 1.0, "rest_s": 1.0, "ops": [], "tiles": []}
+    assert recorder.take(1.0, LIMITS) == nothing  # taken
 
 
 def test_a_call_goes_through_and_is_waited_for():

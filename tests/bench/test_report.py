@@ -110,13 +110,35 @@ def test_profile_table():
             "bytes": 10**8, "limit": "bandwidth", "rate": 50.0, "limit_share": 1.0,
         },
     ]  # fmt: skip
-    result = dataclasses.replace(RESULT, profile={"step_s": 0.010, "rest_s": 0.002, "ops": ops})
-    assert profile_table(result) == (
+    result = dataclasses.replace(RESULT, profile={
+        "step_s": 0.010, "rest_s": 0.002, "ops": ops, "tiles": []
+    })  # fmt: skip
+    text = (
         "baby float32: ops of a step of 10.00 ms\n"
         "op                           calls        ms of step    rate         of limit\n"
         "matmul_forward                  48     6.000   60.0%   166.7 GFLOP/s    83.4%\n"
         "adamw                            1     2.000   20.0%    50.0 GB/s      100.0%\n"
         "all ops                         49     8.000   80.0%\n"
         "Python between them                    2.000   20.0%\n"
+    )
+    assert profile_table(result) == text
+    tiles = [
+        {
+            "tile": "64x64-few", "forward_gflops": 300.0, "dinp_gflops": 250.0,
+            "dweight_gflops": 200.0, "gflops": 243.2,
+        },
+        {
+            "tile": "32x32", "forward_gflops": 30.0, "dinp_gflops": 20.0, "dweight_gflops": 9.0,
+            "gflops": 15.5,
+        },
+    ]  # fmt: skip
+    on_device = dataclasses.replace(result, profile={**result.profile, "tiles": tiles})
+    assert profile_table(on_device) == text + (
+        "\n"
+        "each op was sent to the device and waited for by itself\n"
+        "\n"
+        "--tile            GFLOP/s  of peak  forward     dinp  dweight\n"
+        "64x64-few           243.2    48.6%    300.0    250.0    200.0\n"
+        "32x32                15.5     3.1%     30.0     20.0      9.0\n"
     )
     assert profile_table(RESULT) == ""

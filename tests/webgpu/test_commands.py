@@ -18,7 +18,7 @@ pytestmark = pytest.mark.webgpu
 def command(webgpu, tmp_path, monkeypatch, rng):
     """Run `llmpy ...` on a backend, webgpu on the tests' device; give the status."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(webgpu, "open_device", lambda adapter: None)
+    monkeypatch.setattr(webgpu, "open_device", lambda adapter, tile: None)
     files = write_files(tmp_path, rng)[:-1]
 
     def run(words, backend):

@@ -5,8 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from llmpy.errors import UsageError
 from llmpy.webgpu.device import Device, kernel_source
 from llmpy.webgpu.matmul import TILES, candidates, dinp_product, dweight_product, forward_product
+from llmpy.webgpu.search import time_tiles
 
 from ..check import close
 from ..op_cases import all_calls
@@ -55,6 +57,36 @@ def test_candidates(webgpu):
         assert tile["X"] * tile["Y"] <= 256, name
         floats = tile.get("BK", 8) * (tile["TM"] * tile["Y"] + tile["TN"] * tile["X"])
         assert floats * 4 <= 16 << 10, name
+
+
+def test_candidates_are_timed(webgpu, monkeypatch):
+    device = webgpu.device()
+    monkeypatch.setattr(device, "tile", "64x64")
+    told = []
+    rates = time_tiles(device, 40, 24, 16, told.append)
+    assert told == candidates(device)
+    assert sorted(rate["tile"] for rate in rates) == sorted(told)
+    speeds = [rate["gflops"] for rate in rates]
+    assert speeds == sorted(speeds, reverse=True)
+    assert speeds[-1] > 0
+    for rate in rates:  # each product is as large as the others
+        each = [rate[f"{name}_gflops"] for name in ("forward", "dinp", "dweight")]
+        assert rate["gflops"] == pytest.approx(3 / sum(1 / x for x in each))
+    assert device.tile == "64x64"  # as it was
+
+
+def test_a_run_takes_the_tile_that_is_asked_for(webgpu, monkeypatch):
+    import llmpy.webgpu as backend
+
+    made = []
+    monkeypatch.setattr(backend, "Device", lambda *words: made.append(words))
+    monkeypatch.setattr(backend, "_opened", [])
+    backend.open_device(object(), tile="128x64")
+    assert made[0][1:] == (False, "128x64")
+    message = f"webgpu: tile is '1x1', expected one of {', '.join(TILES)}"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        backend.open_device(object(), tile="1x1")
+    assert len(made) == 1
 
 
 def test_parts_of_matrices(webgpu, rng):

@@ -1,15 +1,20 @@
 """Whole training steps on a device, beside those of the CPU backend."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from llmpy import cpu
+from llmpy.webgpu.device import Device
 
 from .. import golden_state as golden
 from ..random_model import random_batch
 from .training import ADAMW, CONFIG, B, batch, host, model_of, train
 
 pytestmark = pytest.mark.webgpu
+MODULE = sys.modules[Device.__module__]  # llmpy.webgpu.device is also a function
 STATE = ("params", "m", "v")
 
 
@@ -76,6 +81,47 @@ def test_a_step_is_few_submits_and_reads_loss_and_norm_alone(webgpu):
         submits, bytes_read = device.submits - before[0], device.bytes_read - before[1]
         assert submits <= 4
         assert bytes_read == 8 * reads
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_micro_batches_go_in_one_submit(webgpu, count):
+    device, model = webgpu.device(), model_of(webgpu)
+    batches = [batch(seed) for seed in range(count)]
+    for step in (1, 2):
+        before = device.submits
+        model.train_step(batches, **ADAMW, step=step)
+        model.outcome()
+        if step == 2:  # all is recorded
+            assert device.submits - before <= 2
+
+
+def test_long_work_is_cut_for_drivers_that_watch(webgpu, monkeypatch):
+    """In several submits the bits are the same, and none has more dispatches than is told."""
+    device, model, cut = webgpu.device(), model_of(webgpu), model_of(webgpu)
+    train(model, 2)
+    monkeypatch.setattr(device, "watched", True)
+    monkeypatch.setattr(device, "_cut", 7)
+    monkeypatch.setattr(MODULE, "CUT_S", 1e-9)  # so that one is enough from the first read on
+    before = device.submits, device.dispatches
+    train(cut, 2)
+    submits, dispatches = device.submits - before[0], device.dispatches - before[1]
+    assert submits >= dispatches // 2 // 7 + dispatches // 2
+    for name in ("grads", *STATE):
+        assert host(cut, name).tobytes() == host(model, name).tobytes(), name
+
+
+def test_how_much_goes_in_a_submit_is_learned(webgpu, monkeypatch):
+    """Half a second for 100 dispatches: CUT_S is that for 200."""
+    device = webgpu.device()
+    webgpu.sync()
+    ticks = iter([10.0, 10.5])
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(perf_counter=ticks.__next__))
+    monkeypatch.setattr(device, "_cut", 64)
+    out, inp1, inp2 = (webgpu.alloc((1, 2, 3)) for _ in range(3))
+    for _ in range(100):
+        webgpu.residual_forward(out, inp1, inp2)
+    webgpu.sync()
+    assert device._cut == 200 * MODULE.CUT_S
 
 
 def test_another_shape_of_as_many_tokens(webgpu):
