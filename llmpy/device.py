@@ -46,6 +46,11 @@ def _choose(device: DeviceConfig, largest: int) -> tuple[str, Any, str]:
     from .webgpu.adapters import automatic
 
     adapter, why = automatic(device.adapter, largest)
+    if adapter is None and device.adapter is not None:
+        raise UsageError(
+            f"--adapter is {device.adapter}: {why}, expected a GPU that --backend auto takes."
+            " Use --backend webgpu, or leave --adapter out."
+        )
     return ("webgpu", adapter, " (auto)") if adapter else ("cpu", None, f" (auto: {why})")
 
 

@@ -59,14 +59,15 @@ def check_batches(
     """Check micro-batches of one shape and give them as int32 (batches, 2, B, T)."""
     if not batches:
         raise UsageError(f"{who}: batches is empty, expected at least 1")
-    checked = [check_batch(who, tokens, targets, config) for tokens, targets in batches]
-    shape = checked[0][0].shape
-    for i, (tokens, _) in enumerate(checked):
-        if tokens.shape != shape:
-            raise UsageError(
-                f"{who}: batches[{i}] has shape {tokens.shape}, expected {shape},"
-                " that of batches[0]"
-            )
+    checked: list[tuple[NDArray[np.int32], Any]] = []
+    for i, (tokens, targets) in enumerate(batches):
+        which = f"{who}: batches[{i}]"
+        if targets is None:
+            raise UsageError(f"{which}: targets is None, expected (B, T)")
+        checked.append(check_batch(which, tokens, targets, config))
+        shape, first = checked[i][0].shape, checked[0][0].shape
+        if shape != first:
+            raise UsageError(f"{which} has shape {shape}, expected {first}, that of batches[0]")
     return np.array(checked, np.int32)
 
 

@@ -78,7 +78,7 @@ class Workspace:
     def queue(self, batches: NDArray[np.int32]) -> None:
         """Bring micro-batches (batches, 2, B, T), of the shape at hand, to the backend at once."""
         if self._queue_size != batches.size:
-            self._queue = None  # before the new one is made
+            self._queue, self._queue_size = None, 0  # before the new one is made
             self._queue = self.backend.alloc((batches.size,), "int32")
             self._queue_size = batches.size
         self.backend.upload(self._queue, batches.reshape(-1))

@@ -1,6 +1,7 @@
 """Backends by name, and what is said of them."""
 
 import importlib.util
+import re
 import sys
 
 import numpy as np
@@ -65,19 +66,30 @@ def test_auto_takes_the_adapter_that_fits(webgpu, monkeypatch):
 @pytest.mark.parametrize(
     ("values", "end"),
     [
-        ({}, " (auto: no GPU found)"),
+        ({}, " (auto: no hardware GPU found)"),
         ({"threads": 1}, ", 1 thread (auto, for --threads)"),
         ({"dtype": "bfloat16"}, ", matrix products of bfloat16 (auto, for bfloat16)"),
     ],
 )
 def test_auto_takes_the_cpu_and_says_why(monkeypatch, values, end):
-    monkeypatch.setattr(adapters, "automatic", lambda *_: (None, "no GPU found"))
+    monkeypatch.setattr(adapters, "automatic", lambda *_: (None, "no hardware GPU found"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     backend, line = open_backend(DeviceConfig(**values))
     assert backend.name == "cpu"
     assert line.startswith("backend cpu: Numba ")
     assert line.endswith(end)
     backend.set_threads()
+
+
+def test_an_adapter_that_auto_does_not_take_is_refused(monkeypatch):
+    monkeypatch.setattr(adapters, "automatic", lambda *_: (None, "llvmpipe is software"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    message = (
+        "--adapter is 0: llvmpipe is software, expected a GPU that --backend auto takes."
+        " Use --backend webgpu, or leave --adapter out."
+    )
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        open_backend(DeviceConfig(adapter="0"))
 
 
 def test_auto_without_wgpu(monkeypatch):

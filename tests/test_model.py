@@ -250,6 +250,39 @@ def test_micro_batches_have_one_shape():
     model.backward()  # the batch before is still held
 
 
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "batches is empty, expected at least 1"),
+        ([random_batch(2, 5), (np.ones((2, 5), int), None)],
+         "batches[1]: targets is None, expected (B, T)"),
+        ([random_batch(2, 5), (np.ones((2, 5), int), np.full((2, 5), 11))],
+         "batches[1]: targets[0, 0] is 11, expected 0 to 10,"
+         " because the vocabulary has V = 11 tokens"),
+    ],
+)  # fmt: skip
+def test_bad_micro_batches_are_refused(batches, message):
+    with pytest.raises(UsageError, match=f"^{re.escape('GPT2.train_step: ' + message)}$"):
+        random_model().train_step(batches, 0.1, **ADAMW, weight_decay=0, step=1)
+
+
+def test_a_queue_without_memory_is_made_again(monkeypatch):
+    """After MemoryError the next step of as many tokens makes its queue."""
+    model = random_model()
+    step = {"lr": 0.1, **ADAMW, "weight_decay": 0, "step": 1}
+    model.train_step([random_batch(2, 5)], **step)
+    alloc = model.backend.alloc
+
+    def fail(shape, dtype):
+        raise MemoryError
+
+    monkeypatch.setattr(model.backend, "alloc", fail)
+    with pytest.raises(MemoryError):
+        model.train_step([random_batch(2, 5)] * 2, **step)
+    monkeypatch.setattr(model.backend, "alloc", alloc)
+    model.train_step([random_batch(2, 5)], **step)
+
+
 def test_a_batch_may_change_after_forward(backend):
     """The model keeps its own copy of the tokens until backward, as the C program."""
     tokens, targets = random_batch(2, 5)

@@ -62,7 +62,7 @@ TOLERANCES: dict[tuple[str, str], Tolerance] = {
 # far as they would be if an operand were cut off, or not rounded.
 
 STEPPED = Tolerance(1e-2, 1e-2, 2e-2, "a computed operand, rounded to the other neighbour")
-STEPPED_TOGETHER = 1e-4  # relative L2 norm; seen are 1e-5, and 1e-3 if an operand is not rounded
+STEPPED_TOGETHER = 4e-4  # relative L2 norm; seen are 1e-5 to 2.5e-4, 1e-3 if one is not rounded
 
 COMPUTED = {  # the outputs with such an operand: GELU, weights of attention, dlogits
     ("matmul_gelu_backward", "dweight"),

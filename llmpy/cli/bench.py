@@ -18,6 +18,8 @@ from ..device import open_backend
 from ..formats.header import atomic_write
 from .flags import Command, make
 
+ENOUGH_S = 20.0  # of timed steps on a device
+
 
 def run(values: Mapping[str, Any]) -> int:
     """Carry out `llmpy bench`."""
@@ -32,7 +34,10 @@ def run(values: Mapping[str, Any]) -> int:
     note(line)
     if backend.name == "webgpu":
         device = dataclasses.replace(device, backend="webgpu")  # what `auto` means here
-    bench = Bench(device=device, recompute=config.recompute, environment=environment)
+    enough = ENOUGH_S if backend.name == "webgpu" else None  # a slow device would take an hour
+    bench = Bench(
+        device=device, recompute=config.recompute, environment=environment, enough_s=enough
+    )
     # open before the work, so that a path that can't be written is told at once
     with contextlib.nullcontext() if config.json is None else atomic_write(config.json) as file:
         limits = bench.limits()

@@ -2,8 +2,8 @@
 
 The logits of a chunk of positions are made, turned into their own gradient in place, and used up
 by the two products of the backward pass before the next chunk begins. A chunk is as long as the
-logits of about 8 MB, but a whole number of the pieces over which gemm sums: the sum over positions
-that is dwte is then cut in the same places, and has the same bits, whatever the chunk.
+logits of about 8 MB, but whole pieces of KC positions, in which dwte is summed in both dtypes: so
+it has the same bits whatever the chunk.
 """
 
 import numpy as np
@@ -19,9 +19,7 @@ from .softmax import softmax_row
 from .tasks import integers, numbers, run
 from .tile import ADD, WRITE
 
-# logits of a chunk, unless KC positions have more: sums over positions are made in pieces of KC in
-# both dtypes, so that chunks are whole pieces and their size doesn't show in the bits
-CHUNK = 1 << 21
+CHUNK = 1 << 21  # logits of a chunk, unless KC positions have more
 
 
 def chunk_rows(V):

@@ -40,7 +40,14 @@ def scratch_words(dims: Mapping[str, int], bf16: bool) -> dict[str, int]:
     for M, N, K, unit_k, terms in products:
         in_place = unit_k and can_lie(M, K, bf16)
         made = plan(
-            M, N, K, piece=terms, in_place=in_place, threads=get_num_threads(), most=max_threads()
+            M,
+            N,
+            K,
+            piece=terms,
+            bf16=bf16,
+            in_place=in_place,
+            threads=get_num_threads(),
+            most=max_threads(),
         )
         for use, count in made.scratch.items():
             words[use] = max(words.get(use, 0), count)

@@ -216,7 +216,7 @@ def piece_of(bf16):
     return KC * STEP if bf16 else KC
 
 
-def plan(M, N, K, *, piece, in_place, threads, most):
+def plan(M, N, K, *, piece, bf16, in_place, threads, most):
     """Give the blocks of c, the form of A, and the words of scratch by use.
 
     piece     numbers of a piece, of at most KC words
@@ -224,7 +224,7 @@ def plan(M, N, K, *, piece, in_place, threads, most):
     most      threads that there may be, each with scratch of its own
     """
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
-    m_blocks, n_blocks = blocks(M, N, min(K * KC // piece, KC), threads)
+    m_blocks, n_blocks = blocks(M, N, words(min(K, piece), bf16), threads)
     a_form, scratch = OWN, {}
     if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if piece >= K else 1):
         a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
@@ -271,7 +271,7 @@ def gemm(
     piece = piece or piece_of(bf16)
     at_a, at_b, lda, ldb, at_sums = data(a), data(b), row(a), row(b), _at(sums)
     m_blocks, n_blocks, a_form, scratch = plan(
-        M, N, K, piece=piece, in_place=a_unit_k and can_lie(M, lda, bf16),
+        M, N, K, piece=piece, bf16=bf16, in_place=a_unit_k and can_lie(M, lda, bf16),
         threads=get_num_threads(), most=max_threads(),
     )  # fmt: skip
     at = {use: scratch_at(use, count) for use, count in scratch.items()}

@@ -5,8 +5,9 @@
     rows of A    a[MR][ld]    as they lie, where memory runs along k
 
 On the way numbers become words (tile.py): float32 as they are, or rounded to bfloat16, to the
-nearest, ties to even, with NaN and infinity kept. `words(k, bf16)` of them hold k numbers. The last
-word of an odd number of pairs is filled up with a zero.
+nearest, ties to even, with NaN and infinity kept; where the chip multiplies pairs of bfloat16 it
+takes subnormal numbers for zero, and so does all that rounds them there. `words(k, bf16)` of them
+hold k numbers. The last word of an odd number of pairs is filled up with a zero.
 
 All of it is vectors: where memory runs along k, W x W words are transposed in registers.
 """
@@ -98,15 +99,22 @@ def words(k, bf16):
 
 
 @part
+def without_subnormal(x):
+    """Give the bits of a float32, of zero for a subnormal number."""
+    bits = bits_of_float(x)
+    return bits if bits & np.int32(0x7F800000) else bits & np.int32(-(2**31))
+
+
+@part
 def word(first, second, bf16):
     """Give the word of one number, or of two, as a float32 of the same bits."""
     if not bf16:
         return first
-    low = round_one(bits_of_float(first))
     if not PAIRS:
-        return float_of_bits(low)
+        return float_of_bits(round_one(bits_of_float(first)))
+    low, high = round_one(without_subnormal(first)), round_one(without_subnormal(second))
     # an arithmetic shift fills with the sign: keep the low half alone
-    return float_of_bits((low >> 16) & np.int32(0xFFFF) | round_one(bits_of_float(second)))
+    return float_of_bits((low >> 16) & np.int32(0xFFFF) | high)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -118,9 +126,10 @@ def _words_twin(numbers, bf16):
     bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
     if not bf16:
         return bits
-    rounded = round_bits_twin(bits)
     if not PAIRS:
-        return rounded
+        return round_bits_twin(bits)
+    subnormal = bits & np.uint32(0x7F800000) == 0
+    rounded = round_bits_twin(np.where(subnormal, bits & np.uint32(0x80000000), bits))
     return rounded[..., 0::2] >> np.uint32(16) | rounded[..., 1::2]
 
 

@@ -117,9 +117,9 @@ def on_host() -> bool:
 def record(passes: Callable[[], None]) -> Callable[[], None]:
     """Give a function that does what `passes` does, without asking it again."""
     opened = device()
-    with opened.capture() as commands:
+    with opened.capture() as recording:
         passes()
-    return lambda: opened.replay(commands)
+    return lambda: opened.replay(recording)
 
 
 def sync() -> None:

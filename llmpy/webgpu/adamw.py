@@ -4,6 +4,7 @@ The kernel goes over whole buffers, a handful for a model, the zeros between two
 they stay 0. What decays is told as ranges of the buffer.
 """
 
+import itertools
 import struct
 
 from ..errors import BackendError
@@ -20,12 +21,12 @@ def adamw(
     *, lr, beta1, beta2, eps, weight_decay, decay, step, grad_scale, max_norm,
 ):  # fmt: skip
     device = params.device
+    buffers = list(zip(*_alike(params=params, grads=grads, m=m, v=v), strict=True))
     settings = (
         lr, beta1, 1 - beta1, beta2, 1 - beta2, eps, weight_decay,
         1 / (1 - beta1**step), 1 / (1 - beta2**step), grad_scale, max_norm,
     )  # fmt: skip
     now = device.changing("adamw settings", pack_scalars([float(x) for x in settings]))
-    buffers = list(zip(*_alike(params=params, grads=grads, m=m, v=v), strict=True))
     ranges = [[_in_buffer(run_, *r) for r in _of_run(run_, decay)] for run_, *_ in buffers]
     pairs = [x for of_run in ranges for pair in of_run for x in pair] or [0, 0]
     decays = device.changing("adamw decays", struct.pack(f"<{len(pairs)}I", *pairs))
@@ -47,18 +48,19 @@ def adamw(
 def _alike(**arrays):
     """Give the runs of each array, which must lie in their buffers as those of `params` do."""
     found = {name: runs(array) for name, array in arrays.items()}
-    places = {name: [_places(run_) for run_ in own] for name, own in found.items()}
+    places = {name: [p for run_ in own for p in _places(run_)] for name, own in found.items()}
     for name in found:
-        if places[name] != places["params"]:
-            raise BackendError(
-                f"webgpu: adamw: {name} doesn't lie in its buffers as params does, expected all"
-                " four alike. Allocate each by alloc_places with the same sizes."
-            )
+        for got, want in itertools.zip_longest(places[name], places["params"]):
+            if got != want:
+                raise BackendError(
+                    f"webgpu: adamw: {name} has {got or 'nothing'}, expected"
+                    f" {want or 'nothing'}, as params. Allocate all four alike."
+                )
     return found.values()
 
 
 def _places(run_):
-    return [(piece.start, piece.count) for piece in run_.pieces]
+    return [f"{piece.count} elements at {piece.start} of a buffer" for piece in run_.pieces]
 
 
 def _of_run(run_, decay):

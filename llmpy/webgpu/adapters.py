@@ -128,7 +128,7 @@ def automatic(wanted: str | None, largest: int) -> tuple[Any, str]:
     if wanted is not None:
         candidates = [choose_adapter(wanted)]
     elif sys.platform.startswith("linux") and not any(map(glob.glob, GPU_FILES)):
-        return None, "no GPU found"  # to list adapters takes a second
+        return None, "no hardware GPU found"  # to list adapters takes a second
     else:
         try:
             candidates = list_adapters()
@@ -136,8 +136,9 @@ def automatic(wanted: str | None, largest: int) -> tuple[Any, str]:
             return None, str(error).removeprefix("webgpu: ").split(". ")[0]
     hardware = [a for a in candidates if not is_software(a)]
     if not hardware:
-        only = f"{adapter_name(candidates[0])} is software" if candidates else "no GPU found"
-        return None, only
+        if not candidates:
+            return None, "no hardware GPU found"
+        return None, f"{adapter_name(candidates[0])} is software"
     fit = [a for a in hardware if misfit(a, largest) is None]
     if fit:
         return best(fit), ""

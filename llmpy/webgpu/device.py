@@ -1,9 +1,9 @@
 """A device: its limits, its pipelines, and the commands that are on their way to it.
 
 Commands are collected in one encoder and go to the device together, with `submit`: when somebody
-reads, when memory that they use is written from here, or when a step ends. Within a submit they
-are done in order, each seeing what those before it wrote. What would take a GPU seconds goes in
-several submits, since drivers end such work.
+reads, or when memory that they use is written from here. Within a submit they are done in order,
+each seeing what those before it wrote. A recording that would take a GPU seconds goes in several
+submits, since drivers end such work.
 
 wgpu's errors become BackendError, with the name of the kernel where there is one.
 """
@@ -12,7 +12,7 @@ import contextlib
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -25,6 +25,14 @@ ALIGNMENT = 256  # bytes: where a binding may begin
 CUT_S = 1.0  # a driver may end what keeps a GPU busy for longer than some seconds
 CUT_AT_FIRST = 64  # dispatches of a submit as long as nobody knows how long they take
 SLOTS = 256  # scalars of so many dispatches lie in one buffer
+
+
+@dataclass(eq=False)
+class Recording:
+    """Commands to be replayed."""
+
+    commands: list[tuple[Any, ...]] = field(default_factory=list)
+    cut: int = CUT_AT_FIRST  # dispatches of a submit, where a driver watches
 
 
 @dataclass
@@ -59,12 +67,12 @@ class Device:
         self.queue = self.device.queue
         self.tile = tile
         self.dispatches = self.submits = self.bytes_read = 0  # so far
-        self.captured: list[tuple[Any, ...]] | None = None  # commands that are being recorded
+        self.captured: Recording | None = None  # that is being made
         self.scratch: dict[str, Any] = {}  # arrays by use, for kernels.py; they grow
         self._encoder: Any = None
         self._pass: Any = None
         self.watched = not is_software(adapter)  # by a driver that ends long work
-        self._cut = CUT_AT_FIRST  # dispatches of a submit, where it is watched
+        self._replayed: list[Recording] = []  # since the device was waited for
         self._encoded = 0  # dispatches in the encoder
         self._sent = 0  # dispatches that were submitted since the device was waited for
         self._sent_at = 0.0  # when the first of them was
@@ -191,19 +199,25 @@ class Device:
         self._do(("copy", source, source_offset, target, target_offset, size))
 
     @contextlib.contextmanager
-    def capture(self) -> Iterator[list[tuple[Any, ...]]]:
+    def capture(self) -> Iterator[Recording]:
         """Collect the commands of a block, to be replayed, instead of doing them."""
         assert self.captured is None, "a recording within a recording"
-        self.captured = []
+        self.captured = Recording()
         try:
             yield self.captured
         finally:
             self.captured = None
 
-    def replay(self, commands: list[tuple[Any, ...]]) -> None:
-        """Do what was captured."""
-        for command in commands:
+    def replay(self, recording: Recording) -> None:
+        """Do what was captured, in several submits where it would keep a watched GPU for long.
+
+        Only here: what uses a place of `changing` must go with what the place holds.
+        """
+        self._replayed.append(recording)
+        for command in recording.commands:
             self._encode(command)
+            if self.watched and self._encoded >= recording.cut:
+                self.submit()
 
     def submit(self) -> None:
         """Send the commands that were collected to the device."""
@@ -244,10 +258,12 @@ class Device:
         self.bytes_read = read  # these bytes are of no interest
 
     def _waited(self) -> None:
-        """Reckon how many dispatches a submit may have, now that all that were sent are done."""
-        if self._sent >= CUT_AT_FIRST:  # else they tell too little
+        """Reckon how many dispatches a submit may have of what was replayed, and is done now."""
+        if self._replayed and self._sent:
             each = (time.perf_counter() - self._sent_at) / self._sent
-            self._cut = max(1, int(CUT_S / each))
+            for recording in self._replayed:
+                recording.cut = max(1, int(CUT_S / each))
+        self._replayed.clear()
         self._sent = 0
 
     def _staging(self, size: int) -> None:
@@ -257,7 +273,7 @@ class Device:
 
     def _do(self, command: tuple[Any, ...]) -> None:
         if self.captured is not None:
-            self.captured.append(command)
+            self.captured.commands.append(command)
         else:
             self._encode(command)
 
@@ -277,8 +293,6 @@ class Device:
             self._encoded += 1
             self._last = pipeline.label
             self._first = self._first or self._last
-            if self.watched and self._encoded >= self._cut:
-                self.submit()
             return
         self._end_pass()
         if what == "clear":

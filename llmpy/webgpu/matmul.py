@@ -35,7 +35,7 @@ WG = 64  # threads of a workgroup of these sums
 def check_tile(tile):
     """Raise UsageError for the name of no shape; None is no name."""
     if tile is not None and tile not in TILES:
-        raise UsageError(f"webgpu: tile is {tile!r}, expected one of {', '.join(TILES)}")
+        raise UsageError(f"--tile is {tile}, expected one of {', '.join(TILES)}")
 
 
 def candidates(device):

@@ -34,9 +34,12 @@ class Piece:
     count: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Array:
-    """Elements on a device, in one or several pieces, seen as a shape."""
+    """Elements on a device, in one or several pieces, seen as a shape.
+
+    `numpy.asarray` downloads them.
+    """
 
     device: Device
     shape: tuple[int, ...]
@@ -47,6 +50,17 @@ class Array:
     def size(self) -> int:
         """Count the elements."""
         return math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        """Say what it is, not what is in it."""
+        return f"<{self.dtype} {self.shape} on {self.device.adapter.info['device']}>"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Download for NumPy. Raises ValueError where it must not copy, which it always does."""
+        if copy is False:
+            raise ValueError("webgpu: an array on a device is always copied, expected copy=None")
+        values = download(self)
+        return values if dtype is None else values.astype(dtype, copy=False)
 
 
 def allocate(device: Device, sizes: Sequence[int], dtype: str, *, apart: bool) -> Array:

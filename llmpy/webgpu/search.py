@@ -10,6 +10,8 @@ from typing import TypedDict
 
 import numpy as np
 
+from ..console import note
+from ..errors import BackendError
 from .device import Device
 from .matmul import candidates, dinp_product, dweight_product, forward_product
 from .memory import allocate, upload, view
@@ -42,7 +44,11 @@ def time_tiles(
         for tile in candidates(device):
             working(tile)
             device.tile = tile
-            seconds = list(_seconds_of_products(device, M, N, K))
+            try:
+                seconds = list(_seconds_of_products(device, M, N, K))
+            except BackendError as error:  # one that this driver refuses
+                note(f"--tile {tile}: {error}")
+                continue
             operations = 2 * M * N * K
             forward, dinp, dweight = (operations / s / 1e9 for s in seconds)
             rates.append(

@@ -6,16 +6,19 @@ import pytest
 from llmpy.cpu import classifier
 from llmpy.cpu.gemm import KC
 
+N = 5 * KC + 17
+PIECES = (1, 2, 3, 100)  # of a chunk
+
 
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("bf16", [False, True])
 def test_bits_do_not_depend_on_the_chunk(rng, monkeypatch, accumulate, bf16):
-    N, C, V, Vp = 5 * KC + 17, 40, 70, 128
+    C, V, Vp = 40, 70, 128
     lnf, wte = rng.standard_normal((1, N, C), np.float32), rng.standard_normal((Vp, C), np.float32)
     targets = rng.integers(0, V, (1, N), np.int32)
     start = rng.standard_normal((Vp, C)).astype(np.float32)
     results = []
-    for pieces in (1, 2, 3, 100):
+    for pieces in PIECES:
         monkeypatch.setattr(classifier, "CHUNK", pieces * KC * V)
         losses, dlnf, dwte = np.empty((1, N), np.float32), np.empty_like(lnf), start.copy()
         classifier.classifier_forward_backward(

@@ -17,6 +17,7 @@ from llmpy.cpu.gemm import (
     LINE,
     blocks,
     gemm,
+    piece_of,
 )
 from llmpy.cpu.packing import GROUP
 from llmpy.cpu.simd import MR, NR
@@ -70,7 +71,7 @@ def test_pieces_of_k(rng, K, mode):
 @pytest.mark.parametrize("split", [(1, 1), (2, 1), (1, 2), (3, 3)])
 def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
     """However c is split, and whoever packs what, the bits are the same."""
-    M, N, K = 2 * A_GROUP * MR + 5, 14 * NR + 3, KC + 9
+    M, N, K = 2 * A_GROUP * MR + 5, 14 * NR + 3, piece_of(bf16) + 9
     got, want = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
     np.testing.assert_allclose(got, want, rtol=0, atol=2e-4)
     monkeypatch.setattr(module, "blocks", lambda *_: split)
@@ -87,10 +88,18 @@ def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
 def test_blocks_suffice_for_the_threads():
     for threads in (1, 2, 3, 8, 64):
         for M, N, K in [(256, 768, 768), (768, 128, 128), (4096, 3072, 768), (1, 50257, 768)]:
-            m_blocks, n_blocks = blocks(M, N, K, threads)
+            m_blocks, n_blocks = blocks(M, N, min(K, KC), threads)
             assert 1 <= m_blocks <= -(-M // MR)
             assert 1 <= n_blocks <= -(-N // NR)
             assert m_blocks * n_blocks >= min(threads, -(-M // MR) * -(-N // NR))
+
+
+def test_blocks_of_rows_alone_where_there_are_enough():
+    """Whatever the cache: of 50,257 rows there are more blocks than threads."""
+    for threads in (2, 3, 7):
+        m_blocks, n_blocks = blocks(50_257, 768, KC, threads)
+        assert m_blocks > threads
+        assert (m_blocks % threads, n_blocks) == (0, 1)
 
 
 @pytest.mark.parametrize("M", [1, GROUP - 1, GROUP, 2 * GROUP + MR + 1])

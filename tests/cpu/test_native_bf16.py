@@ -127,16 +127,33 @@ for what in ("value", "dout"):
     tests.test_only_pairs_reach_each_other_backward(what, np.inf, True, rng)
 """
 
+CHUNKS = """
+import numpy as np
+import pytest
+from llmpy.cpu.gemm import KC
+from tests.cpu import test_classifier as tests
+
+tests.N, tests.PIECES, rng = 2 * KC + 17, (1, 100), np.random.default_rng({seed})
+tests.test_bits_do_not_depend_on_the_chunk(rng, pytest.MonkeyPatch(), False, True)
+"""
+
 ASSEMBLY = """
 import llvmlite.binding as llvm
 from llvmlite import ir
-from llmpy.cpu import tile
-from llmpy.cpu.simd import i64
+from llmpy.cpu import packing, tile
+from llmpy.cpu.simd import f32, i64, load, store, vector
 
 module = ir.Module()
 function = ir.Function(module, ir.FunctionType(ir.VoidType(), [i64] * 9), "tile")
 builder = ir.IRBuilder(function.append_basic_block())
 tile.emit_tile(builder, list(function.args), pairs=True)
+builder.ret_void()
+pointers = [f32.as_pointer()] * 3
+function = ir.Function(module, ir.FunctionType(ir.VoidType(), pointers), "rounded")
+builder = ir.IRBuilder(function.append_basic_block())
+*rows, to = function.args
+rounded = packing.emit_rounded(builder, *(load(builder, row) for row in rows))
+store(builder, builder.bitcast(rounded, vector), to)
 builder.ret_void()
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -182,6 +199,12 @@ def test_not_finite_pairs_without_the_jit(rng):
     run(PRETEND + code, NUMBA_DISABLE_JIT="1")
 
 
+def test_chunks_of_pairs_without_the_jit(rng):
+    """Where words are pairs, a sum takes more terms at a time; those over positions don't."""
+    code = CHUNKS.format(seed=rng.integers(1 << 30))
+    run(PRETEND + code, NUMBA_DISABLE_JIT="1")
+
+
 def test_the_tile_is_the_instruction_and_spills_nothing():
     try:
         llvmlite.binding.initialize_all_targets()
@@ -193,5 +216,6 @@ def test_the_tile_is_the_instruction_and_spills_nothing():
     assert dots
     assert len(dots) % (12 * 2) == 0  # LLVM may take several words of the sum at a time
     assert all("zmm" in line for line in dots)
+    assert text.count("vcvtne2ps2bf16") == 1
     spilled = [line for line in text.splitlines() if "zmm" in line and "(%rsp)" in line]
     assert spilled == []

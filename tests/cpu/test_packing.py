@@ -107,10 +107,15 @@ def test_rounding_by_hand(bits, want):
     assert int(run(bits.view(np.int32))) & 0xFFFFFFFF == want
     assert int(packing.round_bits_twin(bits)) == want
     if PAIRS and int(bits) & 0x7F800000 == 0:
-        want = int(bits) & 0x80000000  # what rounds vectors takes subnormal numbers for zero
+        want = int(bits) & 0x80000000  # words take subnormal numbers for zero
     src = alloc((W * 2, NR))
     src.view(np.uint32)[:] = bits
     dst = alloc((W * NR + W,))
     runner("transpose_nr_bf16")(data(dst), data(src), NR)
     got = numbers_of(dst[: W * NR].reshape(W, NR), 1).view(np.uint32)
     assert (got == want).all()
+    packing._define_transpose(NR, "", True)[0](data(dst), data(src), NR)
+    assert (numbers_of(dst[: W * NR].reshape(W, NR), 1).view(np.uint32) == want).all()
+    entry(pack_panel)(data(dst), NR, data(src), NR, 1, NR - 1, STEP, 1)  # at an edge, one by one
+    got = numbers_of(dst[:NR].reshape(1, NR), 1).view(np.uint32)
+    assert (got[:, : NR - 1] == want).all()

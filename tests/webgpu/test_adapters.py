@@ -161,7 +161,7 @@ def test_auto_takes_the_best_hardware_that_fits(there):
 @pytest.mark.parametrize(
     ("found", "wanted", "why"),
     [
-        ([], None, "no GPU found"),
+        ([], None, "no hardware GPU found"),
         ([LLVMPIPE], None, "llvmpipe (LLVM 15) (Vulkan) is software"),
         ([LLVMPIPE, DISCRETE], "llvm", "llvmpipe (LLVM 15) (Vulkan) is software"),
         (
@@ -192,7 +192,7 @@ def test_auto_refuses_an_adapter_that_is_named_and_not_there(there):
 def test_auto_is_quick_where_linux_shows_no_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(adapters, "import_wgpu", lambda: pytest.fail("wgpu was imported"))
     monkeypatch.setattr(adapters, "GPU_FILES", (str(tmp_path / "render*"),))
-    assert automatic(None, 0) == (None, "no GPU found")
+    assert automatic(None, 0) == (None, "no hardware GPU found")
     (tmp_path / "renderD128").touch()
     monkeypatch.setattr(adapters, "import_wgpu", wgpu_of(DISCRETE))
     assert automatic(None, 0) == (DISCRETE, "")

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from llmpy.errors import UsageError
+from llmpy.errors import BackendError, UsageError
+from llmpy.webgpu import search
 from llmpy.webgpu.device import Device, kernel_source
 from llmpy.webgpu.matmul import TILES, candidates, dinp_product, dweight_product, forward_product
 from llmpy.webgpu.search import time_tiles
@@ -49,6 +50,15 @@ def test_every_shape_of_the_kernel(webgpu, rng):
         compare(webgpu, name, (call for call in calls if not call[2]["bf16"]))
 
 
+@pytest.mark.parametrize("name", sorted(set(TILES) - set(SHAPES)))
+def test_the_other_shapes(webgpu, rng, monkeypatch, name):
+    """Each has other numbers of threads, rows and columns: all three products, with edges."""
+    monkeypatch.setattr(webgpu.device(), "tile", name)
+    sizes = [{"B": 1, "T": 131, "C": 37, "OC": 133}]
+    for op in ("matmul_forward", "matmul_backward"):
+        compare(webgpu, op, (call for call in all_calls(op, rng, sizes) if not call[2]["bf16"]))
+
+
 def test_candidates(webgpu):
     names = candidates(webgpu.device())
     assert 6 <= len(names) <= len(TILES)
@@ -75,6 +85,20 @@ def test_candidates_are_timed(webgpu, monkeypatch):
     assert device.tile == "64x64"  # as it was
 
 
+def test_a_shape_that_the_driver_refuses_is_told_and_left_out(webgpu, monkeypatch, capfd):
+    def product(*arrays):
+        if webgpu.device().tile == "64x64":
+            raise BackendError("webgpu: no")
+
+    names = ("forward_product", "dinp_product", "dweight_product")
+    for name in names:
+        monkeypatch.setattr(search, name, product)
+    rates = time_tiles(webgpu.device(), 4, 4, 4)
+    tiles = {rate["tile"] for rate in rates}
+    assert tiles == set(candidates(webgpu.device())) - {"64x64"}
+    assert capfd.readouterr().err == "--tile 64x64: webgpu: no\n"
+
+
 def test_a_run_takes_the_tile_that_is_asked_for(webgpu, monkeypatch):
     import llmpy.webgpu as backend
 
@@ -83,7 +107,7 @@ def test_a_run_takes_the_tile_that_is_asked_for(webgpu, monkeypatch):
     monkeypatch.setattr(backend, "_opened", [])
     backend.open_device(object(), tile="128x64")
     assert made[0][1:] == (False, "128x64")
-    message = f"webgpu: tile is '1x1', expected one of {', '.join(TILES)}"
+    message = f"--tile is 1x1, expected one of {', '.join(TILES)}"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         backend.open_device(object(), tile="1x1")
     assert len(made) == 1

@@ -22,10 +22,10 @@ def batch(seed):
     return random_batch(B, T, CONFIG.vocab_size, seed)
 
 
-def train(model, steps, micro_batches=1):
+def train(model, steps, micro_batches=1, first=1):
     """Train on the same few batches over and over; give loss and norm of each step."""
     outcomes = []
-    for step in range(1, steps + 1):
+    for step in range(first, first + steps):
         batches = [batch(seed) for seed in range(micro_batches)]
         model.train_step(batches, **ADAMW, step=step, max_norm=1.0, decay="2d")
         outcomes.append(model.outcome())
