@@ -22,8 +22,8 @@ def zeros(*shape, dtype=np.float32):
 def test_every_op_is_listed():
     functions = {n for n in ops.__all__ if inspect.isfunction(getattr(ops, n))}
     memory = {
-        "alloc", "alloc_places", "describe", "download", "fit_places", "largest_tensor", "on_host",
-        "record", "scratch_bytes", "sync", "upload", "view",
+        "alloc", "alloc_places", "copy", "describe", "download", "fit_places", "largest_tensor",
+        "on_host", "record", "scratch_bytes", "sync", "upload", "view",
     }  # fmt: skip
     assert set(PRODUCTS) == functions - memory - {"attention_scores"}
 
