@@ -109,7 +109,8 @@ def require_training_memory(who: str, backend: Any, sizes: GPT2Config, config: T
     if needed.total > room:
         raise UsageError(
             f"{who}: training with B={B} and T={T} needs {amount(needed.total)} ({needed.parts()}),"
-            f" expected at most the {amount(int(room))} of memory that are available here.{remedy}"
+            f" expected at most the {amount(int(room))} of memory that are available here."
+            + (remedy or " A smaller model takes less.")
         )
     raise UsageError(
         f"{who}: training with B={B} and T={T} needs {amount(needed.total)}, of which {name} takes"

@@ -78,8 +78,8 @@ def check_update(
     """Raise UsageError for settings of AdamW that are out of range."""
     if decay not in ("all", "2d"):
         raise UsageError(f"{who}: decay is {decay!r}, expected all or 2d")
-    if step < 1:
-        raise UsageError(f"{who}: step is {step}, expected at least 1")
+    if step < 1 or step != int(step):
+        raise UsageError(f"{who}: step is {step}, expected a whole number of at least 1")
     for name, beta in (("beta1", beta1), ("beta2", beta2)):
         if not 0 <= beta < 1:
             raise UsageError(f"{who}: {name} is {beta}, expected at least 0 and below 1")

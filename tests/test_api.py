@@ -74,8 +74,8 @@ def test_import_does_no_work():
 def test_every_op_of_the_reference_has_a_table():
     names = [n for n in ops.__all__ if callable(getattr(ops, n))]
     plain = {
-        "alloc", "alloc_places", "describe", "download", "fit_places", "largest_tensor", "on_host",
-        "record", "scratch_bytes", "sync", "upload", "view",
+        "alloc", "alloc_places", "copy", "describe", "download", "fit_places", "largest_tensor",
+        "on_host", "record", "scratch_bytes", "sync", "upload", "view",
     }  # fmt: skip
     for name in set(names) - plain - {"zero"}:
         assert rows(getattr(ops, name)), name

@@ -184,7 +184,7 @@ NEEDED = (
         (4.0, 4, 2, ("4.1", "1.1"), " --batch-size 2 takes 3.6 GB."),
         (20.0, 64, 0, ("29.8", "26.8"), " --batch-size 32 takes 16.4 GB."),
         (3.1, 4, 0, ("4.7", "1.7"), " --batch-size 1 --seq-len 256 takes 3.1 GB."),
-        (2.9, 4, 0, ("4.7", "1.7"), ""),  # for the model alone that is too little
+        (2.9, 4, 0, ("4.7", "1.7"), " A smaller model takes less."),
     ],
 )
 def test_a_refusal_says_what_would_fit(has, gb, B, recompute, numbers, remedy):

@@ -427,8 +427,10 @@ def test_other_dtypes_are_refused(backend, dtype, message):
 def test_update_refuses_impossible_arguments():
     model = random_model()
     model.zero_grad()
-    with pytest.raises(UsageError, match=r"^GPT2\.update: step is 0, expected at least 1$"):
-        model.update(0.1, **ADAMW, weight_decay=0, step=0)
+    for step in (0, 1.5):
+        message = f"GPT2.update: step is {step}, expected a whole number of at least 1"
+        with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+            model.update(0.1, **ADAMW, weight_decay=0, step=step)
     with pytest.raises(UsageError, match=r"^GPT2\.update: decay is '3d', expected all or 2d$"):
         model.update(0.1, **ADAMW, weight_decay=0, step=1, decay="3d")
     good = {**ADAMW, "lr": 0.1, "weight_decay": 0.0, "step": 1}

@@ -66,7 +66,7 @@ mean_loss = bind(ops.mean_loss, _mean_loss.mean_loss)
 
 
 def open_device(adapter: Any = None, portable: bool = False, tile: str | None = None) -> Device:
-    """Open an adapter, instead of the device that was open.
+    """Open an adapter, instead of the device that was open: its models compute no more.
 
     adapter   one of `list_adapters`, or its name or index; None is the best
     portable  ask for no more than what every WebGPU device has
@@ -75,10 +75,15 @@ def open_device(adapter: Any = None, portable: bool = False, tile: str | None = 
     Raises BackendError where there is none or it refuses, UsageError for a name that is none.
     """
     _matmul.check_tile(tile)
+    if isinstance(adapter, int):
+        adapter = str(adapter)
     if adapter is None or isinstance(adapter, str):
         adapter = choose_adapter(adapter)
-    _opened[:] = [Device(adapter, portable, tile)]
-    return _opened[0]
+    opened = Device(adapter, portable, tile)
+    for before in _opened:
+        before.replaced = True
+    _opened[:] = [opened]
+    return opened
 
 
 def device() -> Device:

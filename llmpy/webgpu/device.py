@@ -2,8 +2,8 @@
 
 Commands are collected in one encoder and go to the device together, with `submit`: when somebody
 reads, or when memory that they use is written from here. Within a submit they are done in order,
-each seeing what those before it wrote. A recording that would take a GPU seconds goes in several
-submits, since drivers end such work.
+each seeing what those before it wrote. A recording that takes seconds goes in several submits, each
+waited for: drivers end long work, and while wgpu waits, no signal is heeded.
 
 wgpu's errors become BackendError, with the name of the kernel where there is one.
 """
@@ -17,12 +17,12 @@ from importlib import resources
 from typing import Any
 
 from ..errors import BackendError
-from .adapters import adapter_name, describe_adapter, import_wgpu, is_software, misfit
+from .adapters import adapter_name, describe_adapter, import_wgpu, misfit
 from .limits import asked_limits
 from .messages import failing
 
 ALIGNMENT = 256  # bytes: where a binding may begin
-CUT_S = 1.0  # a driver may end what keeps a GPU busy for longer than some seconds
+CUT_S = 1.0  # drivers may end longer work, and nobody can interrupt it
 CUT_AT_FIRST = 64  # dispatches of a submit as long as nobody knows how long they take
 SLOTS = 256  # scalars of so many dispatches lie in one buffer
 
@@ -32,7 +32,7 @@ class Recording:
     """Commands to be replayed."""
 
     commands: list[tuple[Any, ...]] = field(default_factory=list)
-    cut: int = CUT_AT_FIRST  # dispatches of a submit, where a driver watches
+    cut: int = CUT_AT_FIRST  # dispatches to wait for together
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Device:
         self.scratch: dict[str, Any] = {}  # arrays by use, for kernels.py; they grow
         self._encoder: Any = None
         self._pass: Any = None
-        self.watched = not is_software(adapter)  # by a driver that ends long work
+        self.replaced = False  # by another device of this process
         self._replayed: list[Recording] = []  # since the device was waited for
         self._encoded = 0  # dispatches in the encoder
         self._sent = 0  # dispatches that were submitted since the device was waited for
@@ -209,15 +209,17 @@ class Device:
             self.captured = None
 
     def replay(self, recording: Recording) -> None:
-        """Do what was captured, in several submits where it would keep a watched GPU for long.
+        """Do what was captured, and wait on the way where it would keep the device for long.
 
         Only here: what uses a place of `changing` must go with what the place holds.
         """
+        self._require_open()
         self._replayed.append(recording)
         for command in recording.commands:
             self._encode(command)
-            if self.watched and self._encoded >= recording.cut:
-                self.submit()
+            if self._encoded >= recording.cut:
+                self.wait()
+                self._replayed.append(recording)
 
     def submit(self) -> None:
         """Send the commands that were collected to the device."""
@@ -272,10 +274,19 @@ class Device:
             self._staged = self.buffer(max(size, ALIGNMENT), "reading", usage)
 
     def _do(self, command: tuple[Any, ...]) -> None:
+        if command[0] != "copy":  # what is there can still be read
+            self._require_open()
         if self.captured is not None:
             self.captured.commands.append(command)
         else:
             self._encode(command)
+
+    def _require_open(self) -> None:
+        if self.replaced:
+            raise BackendError(
+                "webgpu: an array is on a device that open_device has replaced, expected one on"
+                " the device that is open. Make the model again."
+            )
 
     def _encode(self, command: tuple[Any, ...]) -> None:
         if self._encoder is None:

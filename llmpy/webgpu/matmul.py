@@ -34,7 +34,7 @@ WG = 64  # threads of a workgroup of these sums
 
 def check_tile(tile):
     """Raise UsageError for the name of no shape; None is no name."""
-    if tile is not None and tile not in TILES:
+    if tile is not None and tile not in tuple(TILES):
         raise UsageError(f"--tile is {tile}, expected one of {', '.join(TILES)}")
 
 

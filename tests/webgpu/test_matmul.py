@@ -1,6 +1,7 @@
 """Products on a device: shapes of the kernel, parts of matrices, and matrices beyond a binding."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,11 +103,12 @@ def test_a_shape_that_the_driver_refuses_is_told_and_left_out(webgpu, monkeypatc
 def test_a_run_takes_the_tile_that_is_asked_for(webgpu, monkeypatch):
     import llmpy.webgpu as backend
 
-    made = []
+    made, first = [], SimpleNamespace(replaced=False)
     monkeypatch.setattr(backend, "Device", lambda *words: made.append(words))
-    monkeypatch.setattr(backend, "_opened", [])
+    monkeypatch.setattr(backend, "_opened", [first])
     backend.open_device(object(), tile="128x64")
     assert made[0][1:] == (False, "128x64")
+    assert first.replaced
     message = f"--tile is 1x1, expected one of {', '.join(TILES)}"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         backend.open_device(object(), tile="1x1")

@@ -1,5 +1,6 @@
 """Whole training steps on a device, beside those of the CPU backend."""
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from llmpy import cpu
+from llmpy.errors import BackendError
 from llmpy.webgpu.device import Device
 
 from .. import golden_state as golden
@@ -95,21 +97,45 @@ def test_micro_batches_go_in_one_submit(webgpu, count):
             assert device.submits - before <= 2
 
 
-def test_long_work_is_cut_for_drivers_that_watch(webgpu, monkeypatch):
-    """In several submits the bits are the same."""
+def test_long_work_is_waited_for_in_parts(webgpu, monkeypatch):
+    """The bits are the same; and nothing more is told as read."""
     device, model, cut = webgpu.device(), model_of(webgpu), model_of(webgpu)
     train(model, 2)
-    monkeypatch.setattr(device, "watched", True)
     monkeypatch.setattr(MODULE, "CUT_S", 1e-9)  # from the first read on, one dispatch is enough
-    before = device.submits, device.dispatches
+    before = device.submits, device.dispatches, device.bytes_read
     train(cut, 1)
     first = device.submits - before[0], device.dispatches - before[1]
     assert first[0] >= first[1] // MODULE.CUT_AT_FIRST
     train(cut, 1, first=2)
     submits, dispatches = device.submits - before[0], device.dispatches - before[1]
     assert submits - first[0] > 0.9 * (dispatches - first[1])
+    assert device.bytes_read - before[2] == 2 * 8
     for name in ("grads", *STATE):
         assert host(cut, name).tobytes() == host(model, name).tobytes(), name
+
+
+def test_a_model_of_a_device_that_was_replaced(webgpu, monkeypatch):
+    """It can be read, and computes no more: no number is silently that of before."""
+    device, model = webgpu.device(), model_of(webgpu)
+    loss = model.forward(*batch(0))
+    weights = host(model, "params")
+    monkeypatch.setattr(device, "replaced", True)
+    message = (
+        "webgpu: an array is on a device that open_device has replaced, expected one on"
+        " the device that is open. Make the model again."
+    )
+    other = random_batch(B, 7, CONFIG.vocab_size)
+    for call in (
+        lambda: model.forward(*batch(1)),
+        lambda: model.forward(*other),
+        lambda: model.forward_backward(*batch(0)),
+        lambda: model.next_logits(batch(0)[0]),
+    ):
+        with pytest.raises(BackendError, match=f"^{re.escape(message)}$"):
+            call()
+    assert host(model, "params").tobytes() == weights.tobytes()
+    monkeypatch.setattr(device, "replaced", False)
+    assert model.forward(*batch(0)) == loss
 
 
 def test_updates_that_follow_each_other(webgpu, small_bindings, monkeypatch):
@@ -118,7 +144,6 @@ def test_updates_that_follow_each_other(webgpu, small_bindings, monkeypatch):
     for each in (model, again):
         train(each, 1)
     small_bindings(4096)
-    monkeypatch.setattr(device, "watched", True)
     for each, wait in ((model, True), (again, False)):
         webgpu.sync()
         before = device.dispatches
@@ -132,11 +157,11 @@ def test_updates_that_follow_each_other(webgpu, small_bindings, monkeypatch):
 
 
 def test_how_much_goes_in_a_submit_is_learned_for_each_recording(webgpu, monkeypatch):
-    """Half a second for 100 dispatches: CUT_S is that for 200; what follows has no influence."""
+    """Half a second for 50 dispatches: CUT_S is that for 100; what follows has no influence."""
     device = webgpu.device()
     out, inp1, inp2 = (webgpu.alloc((1, 2, 3)) for _ in range(3))
     long, short = MODULE.Recording(), MODULE.Recording()
-    for recording, count in ((long, 100), (short, 5)):
+    for recording, count in ((long, 50), (short, 5)):
         with device.capture() as made:
             for _ in range(count):
                 webgpu.residual_forward(out, inp1, inp2)
@@ -149,7 +174,7 @@ def test_how_much_goes_in_a_submit_is_learned_for_each_recording(webgpu, monkeyp
     webgpu.sync()
     device.replay(short)
     webgpu.sync()
-    assert long.cut == 200 * MODULE.CUT_S
+    assert long.cut == 100 * MODULE.CUT_S
     assert short.cut == pytest.approx(5000 * MODULE.CUT_S, abs=1)
 
 
