@@ -24,12 +24,12 @@ from llmpy.webgpu.memory import ITEM
 class Recorder(Device):
     """A device that writes down what it is told."""
 
-    def __init__(self, adapter, portable=False):
+    def __init__(self, adapter, portable=False, tile=None):
         self.kept = []  # what is numbered, so that no other object gets its id
         self.numbers = {}
         self.texts = {}
         self.recording = {"buffers": [], "pipelines": [], "commands": [], "results": {}}
-        super().__init__(adapter, portable)
+        super().__init__(adapter, portable, tile)
         self.queue = _Queue(self)
 
     def buffer(self, size, label, usage=None):
