@@ -23,7 +23,8 @@ from .messages import failing
 
 ALIGNMENT = 256  # bytes: where a binding may begin
 CUT_S = 1.0  # drivers may end longer work, and nobody can interrupt it
-CUT_AT_FIRST = 64  # dispatches of a submit as long as nobody knows how long they take
+CUT_AT_FIRST = 8  # dispatches to wait for together while nobody knows how long they take
+GROWTH = 8  # times as many, at most, the next time: what follows may take longer
 SLOTS = 256  # scalars of so many dispatches lie in one buffer
 
 
@@ -264,7 +265,7 @@ class Device:
         if self._replayed and self._sent:
             each = (time.perf_counter() - self._sent_at) / self._sent
             for recording in self._replayed:
-                recording.cut = max(1, int(CUT_S / each))
+                recording.cut = max(1, min(GROWTH * recording.cut, int(CUT_S / each)))
         self._replayed.clear()
         self._sent = 0
 

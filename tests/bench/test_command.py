@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -225,3 +226,13 @@ def test_a_process_shows_its_steps_on_the_terminal_and_ends_silently():
             shown += os.read(terminal, 10000)
     os.close(terminal)
     assert b"Traceback" not in shown
+
+
+@pytest.mark.parametrize(("name", "enough"), [("webgpu", 20.0), ("numpy", None)])
+def test_a_device_is_timed_for_so_long(monkeypatch, measured, name, enough):
+    """However slow it is; on the CPU all steps are timed."""
+    made = []
+    monkeypatch.setattr("llmpy.cli.bench.open_backend", lambda d: (SimpleNamespace(name=name), ""))
+    monkeypatch.setattr(Bench, "result", lambda self, *a, profile: made.append(self) or RESULT)
+    assert main(["bench", "--workload", "baby", "--backend", name]) == 0
+    assert made[0].enough_s == enough
