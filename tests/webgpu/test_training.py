@@ -157,7 +157,7 @@ def test_updates_that_follow_each_other(webgpu, small_bindings, monkeypatch):
 
 
 def test_how_much_goes_in_a_submit_is_learned_for_each_recording(webgpu, monkeypatch):
-    """Half a second for 5 dispatches: CUT_S is that for 10; of fast ones, so many times as before."""
+    """Half a second for 5 dispatches: CUT_S is that for 10. Of fast ones, some times as many."""
     device = webgpu.device()
     out, inp1, inp2 = (webgpu.alloc((1, 2, 3)) for _ in range(3))
     long, short = MODULE.Recording(), MODULE.Recording()
