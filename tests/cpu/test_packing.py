@@ -108,7 +108,7 @@ def test_rounding_by_hand(bits, want):
     assert int(packing.round_bits_twin(bits)) == want
     if PAIRS and int(bits) & 0x7F800000 == 0:
         want = int(bits) & 0x80000000  # words take subnormal numbers for zero
-    src = alloc((W * 2, NR))
+    src = alloc((NR, NR))
     src.view(np.uint32)[:] = bits
     dst = alloc((W * NR + W,))
     runner("transpose_nr_bf16")(data(dst), data(src), NR)
