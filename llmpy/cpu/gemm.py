@@ -10,8 +10,8 @@
    taken from its rows as they lie.
 3. Blocking. k is cut into pieces of KC words. Within a piece, a panel of B stays in the first cache
    (L1), and a block of A, which fits the second (L2) beside what else is used, is read once for
-   each panel; c is visited once a piece. While a panel is at work, the next is asked for from
-   memory.
+   each panel. c is visited once a piece, in strips of columns that stay in L2 from one piece to the
+   next. While a panel is at work, the next is asked for from memory.
 4. Splitting. Blocks of c, cut along both of its sides, are shared out among the threads.
 
 A sum is made in the order of k, in pieces, by one thread: its bits depend on neither the
@@ -28,18 +28,18 @@ from functools import cache
 from numba import get_num_threads
 
 from .caches import second_cache_bytes
-from .column_sums import column_sums
+from .column_panels import GROUP, pack_columns
 from .jit import kernel, part
 from .memory import data, max_threads, row, scratch_at
-from .packing import A_GROUP, GROUP, STEP, copy_mr, pack_panel, words
+from .packing import LINE, STEP, pack_panel, words
 from .simd import MR, NR, W, floats, prefetch
 from .tasks import integers, run
 from .tile import ADD, WRITE, edge_tile, tile
 from .vector_math import gelu_both_rows, gelu_row
 
 KC = 256  # words of a sum between two visits to c
-LINE = 16  # floats of a cache line
 FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
+AHEAD = 8  # rows between the one that gets its epilogue and the one that is asked for
 SMALL = 1 << 16  # numbers of B packed more than once, by each thread, that cost less than a wait
 FEW_PANELS = 12  # panels of B that a block of A must meet for its packing to pay
 FEW_SHORT = 4  # times as many where k is one piece: whole rows are read, which is faster
@@ -55,29 +55,25 @@ NOTHING, GELU, GELU_DERIVATIVE = 0, 1, 2  # epilogues
 def pack_block_a(dst, a, ld, unit_k, first, rows, piece, k, bf16, sums):
     """Pack `rows` rows of A from row `first` on, k columns from `piece` on: MR rows an A_PANEL.
 
-    sums  address of the floats that get the sum of each row over these columns; or 0
+    sums  address of the floats that get the sum of each row over these columns; 0 with unit_k
     """
-    src, step = (a + 4 * (first * ld + piece), ld) if unit_k else (a + 4 * (first + piece * ld), 1)
-    whole = 0
-    if not unit_k and not bf16:  # a row of many panels at once: whole cache lines
-        while (whole + A_GROUP) * MR <= rows:
-            for j in range(k):
-                at = src + 4 * (whole * MR + j * ld)
-                for t in range(A_GROUP):
-                    copy_mr(dst + 4 * ((whole + t) * A_PANEL + j * MR), at + 4 * t * MR, ld)
-            whole += A_GROUP
-    for t in range(whole, -(-rows // MR)):
-        at = src + 4 * t * MR * step
-        pack_panel(dst + 4 * t * A_PANEL, MR, at, ld, unit_k, min(MR, rows - t * MR), k, bf16)
-    if sums:
-        for c in range(0, rows, GROUP):
-            column_sums(sums + 4 * (first + c), src + 4 * c, ld, min(GROUP, rows - c), k)
+    if not unit_k:
+        pack_columns(dst, A_PANEL, a + 4 * (first + piece * ld), ld, rows, k, bf16, sums)
+        return
+    for t in range(-(-rows // MR)):
+        src, there = a + 4 * ((first + t * MR) * ld + piece), min(MR, rows - t * MR)
+        pack_panel(dst + 4 * t * A_PANEL, MR, src, ld, 1, there, k, bf16)
 
 
 @part
 def finish(epilogue, c, ldc, out, pre, ld, rows, cols):
     """Do the epilogue on some columns of a block of c."""
     for i in range(rows):
+        for line in range(0, cols, LINE):
+            ahead = 4 * ((i + AHEAD) * ld + line)
+            prefetch(out + ahead)
+            if epilogue == GELU_DERIVATIVE:
+                prefetch(pre + ahead)
         row, to = floats(c + 4 * i * ldc, cols), floats(out + 4 * i * ld, cols)
         if epilogue == GELU:
             gelu_row(to, row)
@@ -110,7 +106,7 @@ def pack_shared(arguments, task, thread):
         q, first = task // groups, task % groups * GROUP
         rows, k = min(GROUP, M - first), min(piece, K - q * piece)
         dst = a_packed + 4 * (q * m_panels + first // MR) * A_PANEL
-        to = sums + 4 * q * M if sums else 0
+        to = sums + 4 * (q * M + first) if sums else 0
         pack_block_a(dst, a, lda, a_unit_k, first, rows, q * piece, k, bf16, to)
         return
     q, p = (task - a_tasks) // n_panels, (task - a_tasks) % n_panels
@@ -148,44 +144,51 @@ def block_of_c(arguments, task, thread):
     """Compute a block of c, piece of k after piece, and do the epilogue on it."""
     (
         c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, M, N, K, piece, bf16, mode, bias,
-        epilogue, out, pre, ld, sums, m_blocks, n_blocks, a_packed, a_own, b_packed, b_own,
-    ) = integers(arguments, 27)  # fmt: skip
+        epilogue, out, pre, ld, sums, m_blocks, n_blocks, strip, a_kept, a_packed, a_own, b_packed,
+        b_own,
+    ) = integers(arguments, 29)  # fmt: skip
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
     mb, nb = task // n_blocks, task % n_blocks
     t0, t1 = mb * m_panels // m_blocks, (mb + 1) * m_panels // m_blocks
     p0, p1 = nb * n_panels // n_blocks, (nb + 1) * n_panels // n_blocks
     first, rows = t0 * MR, min(M, t1 * MR) - t0 * MR
     to_panel = NR * ldb if b_unit_k else NR  # floats of B from one panel to the next
-    for q in range(k_blocks):
-        k, now = min(piece, K - q * piece), mode if q == 0 else ADD
-        at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * piece), MR * lda, lda, 1
-        if a_form == OWN:
-            at_a, a_step = a_own + 4 * thread * -(-m_panels // m_blocks) * A_PANEL, A_PANEL
-            a_row, a_k = 1, MR
-            to = sums + 4 * q * M if sums and nb == 0 else 0
-            pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * piece, k, bf16, to)
-        elif a_form == SHARED:
-            at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
-            a_row, a_k = 1, MR
-        for p in range(p0, p1):
-            cols, at_c = min(NR, N - p * NR), c + 4 * (first * ldc + p * NR)
-            at_b = b + 4 * (p * to_panel + q * piece * (1 if b_unit_k else ldb))
-            panel_b, ahead = b_packed + 4 * (q * n_panels + p) * B_PANEL, 0
-            if not b_packed:
-                panel_b = b_own + 4 * thread * B_PANEL
-                pack_panel(panel_b, NR, at_b, ldb, b_unit_k, cols, k, bf16)
-                ahead = at_b + 4 * to_panel if p + 1 < p1 else 0
-            column_of_tiles(
-                bf16, at_c, ldc, at_a, a_step, a_row, a_k, rows, panel_b, cols, k, now,
-                bias + 4 * p * NR, ahead, ldb, b_unit_k, min(NR, N - p * NR - NR),
-            )  # fmt: skip
-            done = (p - p0) % FINISHED + 1  # panels since the last epilogue
-            if epilogue != NOTHING and q == k_blocks - 1 and (done == FINISHED or p + 1 == p1):
-                back = (done - 1) * NR
-                at = 4 * (first * ld + p * NR - back)
-                finish(
-                    epilogue, at_c - 4 * back, ldc, out + at, pre + at, ld, rows, cols + back
+    to_piece = piece if b_unit_k else piece * ldb
+    own_panels = -(-m_panels // m_blocks)
+    for s0 in range(p0, p1, strip):  # c of a strip stays in L2 from piece to piece
+        s1 = min(p1, s0 + strip)
+        for q in range(k_blocks):
+            k, now = min(piece, K - q * piece), mode if q == 0 else ADD
+            at_a, a_step, a_row, a_k = a + 4 * (first * lda + q * piece), MR * lda, lda, 1
+            if a_form == OWN:
+                place = q % a_kept
+                at_a = a_own + 4 * (thread * a_kept + place) * own_panels * A_PANEL
+                a_step, a_row, a_k = A_PANEL, 1, MR
+                if s0 == p0 or a_kept == 1:
+                    to = sums + 4 * (q * M + first) if sums and nb == 0 and s0 == p0 else 0
+                    pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * piece, k, bf16, to)
+            elif a_form == SHARED:
+                at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
+                a_row, a_k = 1, MR
+            for p in range(s0, s1):
+                cols, at_c = min(NR, N - p * NR), c + 4 * (first * ldc + p * NR)
+                at_b = b + 4 * (p * to_panel + q * to_piece)
+                panel_b, ahead = b_packed + 4 * (q * n_panels + p) * B_PANEL, 0
+                if not b_packed:
+                    panel_b = b_own + 4 * thread * B_PANEL
+                    pack_panel(panel_b, NR, at_b, ldb, b_unit_k, cols, k, bf16)
+                    ahead = at_b + 4 * to_panel if p + 1 < s1 else 0
+                column_of_tiles(
+                    bf16, at_c, ldc, at_a, a_step, a_row, a_k, rows, panel_b, cols, k, now,
+                    bias + 4 * p * NR, ahead, ldb, b_unit_k, min(NR, N - p * NR - NR),
                 )  # fmt: skip
+                done = (p - s0) % FINISHED + 1  # panels since the last epilogue
+                if epilogue != NOTHING and q == k_blocks - 1 and (done == FINISHED or p + 1 == s1):
+                    back = (done - 1) * NR
+                    at = 4 * (first * ld + p * NR - back)
+                    finish(
+                        epilogue, at_c - 4 * back, ldc, out + at, pre + at, ld, rows, cols + back
+                    )  # fmt: skip
 
 
 @cache
@@ -208,7 +211,22 @@ def blocks(M, N, k, threads):
     return m_blocks, n_blocks
 
 
-Plan = namedtuple("Plan", "m_blocks n_blocks a_form scratch")
+@cache
+def strips(a_panels, b_panels, k_blocks):
+    """Give the panels of B in a strip of a block of c, and the pieces of A that stay packed for all
+    strips.
+
+    A strip fills three eighths of L2. Where the pieces of A are far more than L2 together, reading
+    them again for each strip costs more than c's visits, and the whole block is one strip.
+    """
+    cache, panel_of_c = second_cache_bytes(), max(1, a_panels) * MR * NR * 4
+    strip = max(1, cache * 3 // 8 // panel_of_c // FINISHED) * FINISHED
+    if k_blocks > 1 and b_panels * 2 > strip * 3 and a_panels * k_blocks * A_PANEL * 8 <= cache * 3:
+        return strip, k_blocks
+    return b_panels, 1
+
+
+Plan = namedtuple("Plan", "m_blocks n_blocks strip a_kept a_form scratch")
 
 
 def piece_of(bf16):
@@ -216,28 +234,30 @@ def piece_of(bf16):
     return KC * STEP if bf16 else KC
 
 
-def plan(M, N, K, *, piece, bf16, in_place, threads, most):
-    """Give the blocks of c, the form of A, and the words of scratch by use.
+def plan(M, N, K, *, bf16, in_place, threads, most):
+    """Give the blocks of c, its strips, the form of A, and the words of scratch by use.
 
-    piece     numbers of a piece, of at most KC words
     in_place  whether the tile can take A from its rows as they lie
     most      threads that there may be, each with scratch of its own
     """
+    piece = piece_of(bf16)
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
     m_blocks, n_blocks = blocks(M, N, words(min(K, piece), bf16), threads)
+    own_panels = -(-m_panels // m_blocks)
+    strip, a_kept = strips(own_panels, -(-n_panels // n_blocks), k_blocks)
     a_form, scratch = OWN, {}
     if n_panels // n_blocks < FEW_PANELS * (FEW_SHORT if piece >= K else 1):
         a_form = AS_IT_LIES if in_place else SHARED if n_blocks > 1 else OWN
     if a_form == SHARED:
         scratch["a_packed"] = m_panels * k_blocks * A_PANEL
     elif a_form == OWN:
-        scratch["a_own"] = most * -(-m_panels // m_blocks) * A_PANEL
+        scratch["a_own"] = most * a_kept * own_panels * A_PANEL
     # for a small b, the wait until all is packed costs more than packing it in each block
     if (m_blocks - 1) * N * K > SMALL * most:
         scratch["b_packed"] = n_panels * k_blocks * B_PANEL
     else:
         scratch["b_own"] = most * B_PANEL
-    return Plan(m_blocks, n_blocks, a_form, scratch)
+    return Plan(m_blocks, n_blocks, strip, a_kept, a_form, scratch)
 
 
 def can_lie(M, lda, bf16):
@@ -250,7 +270,7 @@ def can_lie(M, lda, bf16):
 
 def gemm(
     c, a, b, *, a_unit_k, b_unit_k, K, bf16=False, mode=WRITE, bias=None, epilogue=NOTHING,
-    out=None, pre=None, sums=None, piece=None,
+    out=None, pre=None, sums=None,
 ):  # fmt: skip
     """Compute c = a b, c += a b or c = a b + bias, then an epilogue on each finished block.
 
@@ -263,15 +283,14 @@ def gemm(
     epilogue  GELU: out = gelu(c); GELU_DERIVATIVE: c *= gelu'(pre), and out = gelu(pre)
     out, pre  f32 (M, N), rows equally far apart
     sums      f32 (pieces, M), which gets the sums of a over each piece; without a_unit_k only
-    piece     terms of a sum between two visits to c, at most `piece_of(bf16)`, which None means
 
     Matrices may be slices of wider ones: their last axis is contiguous.
     """
     M, N = c.shape
-    piece = piece or piece_of(bf16)
+    piece = piece_of(bf16)
     at_a, at_b, lda, ldb, at_sums = data(a), data(b), row(a), row(b), _at(sums)
-    m_blocks, n_blocks, a_form, scratch = plan(
-        M, N, K, piece=piece, bf16=bf16, in_place=a_unit_k and can_lie(M, lda, bf16),
+    m_blocks, n_blocks, strip, a_kept, a_form, scratch = plan(
+        M, N, K, bf16=bf16, in_place=a_unit_k and can_lie(M, lda, bf16),
         threads=get_num_threads(), most=max_threads(),
     )  # fmt: skip
     at = {use: scratch_at(use, count) for use, count in scratch.items()}
@@ -288,8 +307,8 @@ def gemm(
     run(
         block_of_c, m_blocks * n_blocks, data(c), row(c), at_a, lda, a_unit_k, a_form, at_b, ldb,
         b_unit_k, M, N, K, piece, bf16, mode, _at(bias), epilogue, _at(out), _at(pre),
-        0 if out is None else row(out), at_sums, m_blocks, n_blocks, a_packed, a_own, b_packed,
-        b_own,
+        0 if out is None else row(out), at_sums, m_blocks, n_blocks, strip, a_kept, a_packed, a_own,
+        b_packed, b_own,
     )  # fmt: skip
 
 

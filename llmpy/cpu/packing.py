@@ -27,6 +27,7 @@ from .simd import (
     at,
     bits_of_float,
     declare,
+    emit_prefetch,
     float_of_bits,
     floats,
     floats_at,
@@ -41,8 +42,8 @@ from .simd import (
 )
 
 STEP = 2 if PAIRS else 1  # numbers in a word of bfloat16
-A_GROUP = 8  # panels of A that are packed together, so that whole cache lines are read
-GROUP = A_GROUP * MR
+LINE = 16  # floats of a cache line
+AHEAD = 16  # rows of memory between what is packed and what is asked for, a multiple of STEP
 
 # ----------------------------------------------------------------------------------------------
 # rounding
@@ -121,7 +122,7 @@ def word(first, second, bf16):
 # vectors
 
 
-def _words_twin(numbers, bf16):
+def words_twin(numbers, bf16):
     """Give rows of numbers as words: along the last axis, two by two where words are pairs."""
     bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
     if not bf16:
@@ -133,14 +134,31 @@ def _words_twin(numbers, bf16):
     return rounded[..., 0::2] >> np.uint32(16) | rounded[..., 1::2]
 
 
-def _emit_row(builder, pointer, bf16):
-    """Emit the load of W words from a row: W numbers, or 2 W where words are pairs."""
+def emit_words_of_row(builder, numbers, bf16):
+    """Emit the words of W numbers of a row, or of 2 W, as two vectors, where words are pairs."""
     if not bf16:
-        return load(builder, pointer, word_vector)
+        return builder.bitcast(numbers[0], word_vector)
     if not PAIRS:
-        return emit_round(builder, load(builder, pointer, word_vector))
-    low, high = (load(builder, at(builder, pointer, j), word_vector) for j in (0, W))
-    return builder.bitcast(emit_rounded(builder, low, high), word_vector)
+        return emit_round(builder, builder.bitcast(numbers[0], word_vector))
+    return builder.bitcast(emit_rounded(builder, *numbers), word_vector)
+
+
+def _emit_row(builder, pointer, bf16):
+    """Emit the load of W words from a row."""
+    numbers = range(0, W * STEP if bf16 else W, W)
+    return emit_words_of_row(
+        builder, [load(builder, at(builder, pointer, j)) for j in numbers], bf16
+    )
+
+
+def _emit_half_row(builder, pointer):
+    """Emit the load of W / 2 words of bfloat16 from a row."""
+    half = ir.VectorType(i32, W // 2)
+    if not PAIRS:
+        return emit_round(builder, load(builder, pointer, half))
+    numbers = load(builder, pointer)
+    words = builder.bitcast(emit_rounded(builder, numbers, numbers), word_vector)
+    return builder.shuffle_vector(words, words, ir.Constant(half, list(range(W // 2))))
 
 
 def _emit_pairs(builder, first, second):
@@ -149,6 +167,15 @@ def _emit_pairs(builder, first, second):
     mixed = [half + i for i in range(W) for half in (0, W)]
     mask = ir.Constant(ir.VectorType(i32, 2 * W), mixed)
     return builder.bitcast(builder.shuffle_vector(rounded, rounded, mask), word_vector)
+
+
+def emit_words_of_column(builder, rows, bf16):
+    """Emit the words of W neighbours each in a row of numbers, or in two where words are pairs."""
+    if not bf16:
+        return builder.bitcast(rows[0], word_vector)
+    if not PAIRS:
+        return emit_round(builder, builder.bitcast(rows[0], word_vector))
+    return _emit_pairs(builder, *rows)
 
 
 def _emit_swapped(builder, rows, d, low, high):
@@ -195,7 +222,7 @@ def _define_transpose(R, name, bf16):
 
     def twin(dst, src, ld):
         rows = np.array([floats_at(src + 4 * r * ld, numbers) for r in range(R)])
-        floats_at(dst, W * R).view(np.uint32)[:] = _words_twin(rows, bf16).T.ravel()
+        floats_at(dst, W * R).view(np.uint32)[:] = words_twin(rows, bf16).T.ravel()
 
     def typing(typingctx, dst, src, ld):
         def codegen(context, builder, signature, args):
@@ -227,7 +254,7 @@ def _define_copy(R, name, bf16):
 
     def twin(dst, src, ld):
         rows = [floats_at(src, R)] + ([floats_at(src + 4 * ld, R)] if bf16 and PAIRS else [])
-        floats_at(dst, R).view(np.uint32)[:] = _words_twin(np.array(rows).T, bf16).ravel()
+        floats_at(dst, R).view(np.uint32)[:] = words_twin(np.array(rows).T, bf16).ravel()
 
     def pair(builder, dst, src, ld, count):
         kind, lanes = ir.VectorType(i32, count), ir.VectorType(i32, W)
@@ -243,6 +270,10 @@ def _define_copy(R, name, bf16):
         def codegen(context, builder, signature, args):
             dst, src, ld = args
             dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in (dst, src))
+            for r in range(AHEAD, AHEAD + (STEP if bf16 else 1)):
+                far = at(builder, src, builder.mul(ld, ir.Constant(i64, r)))
+                for line in range(0, R, LINE):
+                    emit_prefetch(builder, at(builder, far, line), write=0, level=2)
             if bf16 and PAIRS:
                 for j in range(0, R, W):
                     pair(builder, at(builder, dst, j), at(builder, src, j), ld, min(W, R - j))
@@ -256,17 +287,18 @@ def _define_copy(R, name, bf16):
     return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
 
 
-def _define_row(name, bf16):
-    """Define the intrinsic that writes W words of a row: it reads before it writes."""
-    numbers = W * STEP if bf16 else W
+def _define_row(name, bf16, count=W):
+    """Define the intrinsic that writes W words of a row, or half as many; it reads them first."""
+    numbers = count * STEP if bf16 else count
 
     def twin(dst, src):
-        floats_at(dst, W).view(np.uint32)[:] = _words_twin(floats_at(src, numbers), bf16)
+        floats_at(dst, count).view(np.uint32)[:] = words_twin(floats_at(src, numbers), bf16)
 
     def typing(typingctx, dst, src):
         def codegen(context, builder, signature, args):
             dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in args)
-            store(builder, _emit_row(builder, src, bf16), dst)
+            words = _emit_row(builder, src, bf16) if count == W else _emit_half_row(builder, src)
+            store(builder, words, dst)
             return context.get_dummy_value()
 
         return types.void(types.intp, types.intp), codegen
@@ -284,6 +316,7 @@ copy_nr_twin, copy_nr = _define_copy(NR, "copy_nr", False)
 copy_nr_bf16_twin, copy_nr_bf16 = _define_copy(NR, "copy_nr_bf16", True)
 row_twin, row = _define_row("row", False)
 row_bf16_twin, row_bf16 = _define_row("row_bf16", True)
+half_row_bf16_twin, half_row_bf16 = _define_row("half_row_bf16", True, W // 2)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -372,6 +405,9 @@ def copy_rows(dst, ldd, src, ld, rows, k, bf16):
             while (j + W) * step <= k:
                 row_bf16(to + 4 * j, at_row + 4 * j * step)
                 j += W
+            if (j + W // 2) * step <= k:
+                half_row_bf16(to + 4 * j, at_row + 4 * j * step)
+                j += W // 2
         else:
             while j + W <= k:
                 row(to + 4 * j, at_row + 4 * j)

@@ -8,18 +8,9 @@ import pytest
 from llmpy import cpu
 from llmpy.bfloat16 import rounded_to_bfloat16
 from llmpy.cpu import gemm as module
-from llmpy.cpu.gemm import (
-    A_GROUP,
-    FINISHED,
-    GELU,
-    GELU_DERIVATIVE,
-    KC,
-    LINE,
-    blocks,
-    gemm,
-    piece_of,
-)
-from llmpy.cpu.packing import GROUP
+from llmpy.cpu.column_panels import GROUP
+from llmpy.cpu.gemm import FINISHED, GELU, GELU_DERIVATIVE, KC, blocks, gemm, piece_of, strips
+from llmpy.cpu.packing import LINE
 from llmpy.cpu.simd import MR, NR
 from llmpy.cpu.tile import ADD, BIAS, WRITE
 from llmpy.ops.gelu import gelu_backward, gelu_forward
@@ -71,7 +62,7 @@ def test_pieces_of_k(rng, K, mode):
 @pytest.mark.parametrize("split", [(1, 1), (2, 1), (1, 2), (3, 3)])
 def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
     """However c is split, and whoever packs what, the bits are the same."""
-    M, N, K = 2 * A_GROUP * MR + 5, 14 * NR + 3, piece_of(bf16) + 9
+    M, N, K = 2 * GROUP + 5, 14 * NR + 3, piece_of(bf16) + 9
     got, want = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
     np.testing.assert_allclose(got, want, rtol=0, atol=2e-4)
     monkeypatch.setattr(module, "blocks", lambda *_: split)
@@ -83,6 +74,46 @@ def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
         rng = np.random.default_rng(5)
         again, _ = product(rng, M, N, K, a_unit_k, b_unit_k, bf16=bf16)
         np.testing.assert_array_equal(again, first)
+
+
+@pytest.mark.parametrize("a_unit_k", [True, False])
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("epilogue", [GELU, GELU_DERIVATIVE])
+def test_strips(rng, monkeypatch, a_unit_k, bf16, epilogue):
+    """However wide the strips of c, whether A is packed anew for each or kept: the same bits."""
+    M, N, K = 3 * MR + 5, 7 * NR + 3, 2 * piece_of(bf16) + 9
+    results = []
+    for strip in ((8, 1), (8, 3), (FINISHED, 3), (FINISHED, 1), (1, 3)):
+        for split in ((1, 1), (2, 2)):
+            monkeypatch.setattr(module, "strips", lambda *_, strip=strip: strip)
+            monkeypatch.setattr(module, "blocks", lambda *_, split=split: split)
+            rng = np.random.default_rng(5)
+            pre = rng.standard_normal((M, N), np.float32)
+            out, sums = np.full((M, N), np.nan, np.float32), np.full((3, M), np.nan, np.float32)
+            more = {"pre": pre} if epilogue == GELU_DERIVATIVE else {}
+            more |= {} if a_unit_k else {"sums": sums}
+            c, _ = product(
+                rng, M, N, K, a_unit_k, bf16=bf16, epilogue=epilogue, out=out, **more
+            )  # fmt: skip
+            results.append((c, out, sums))
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_strips_of_c_fit_beside_a_block():
+    """As few as fit; and where A is far larger than L2, or k is one piece, all columns are one."""
+    cache = module.second_cache_bytes()
+    for a_panels in (1, 20, 10**6):
+        strip, kept = strips(a_panels, 10**6, 2)
+        if kept == 1:
+            assert strip == 10**6
+            assert a_panels == 10**6
+        else:
+            assert (kept, strip % FINISHED) == (2, 0)
+            assert strip == FINISHED or 4 * a_panels * MR * strip * NR <= cache * 3 / 8
+        assert strips(a_panels, 10**6, 1) == (10**6, 1)
+    assert strips(20, 1, 2) == (1, 1)
 
 
 def test_blocks_suffice_for_the_threads():
@@ -115,7 +146,7 @@ def test_sums_of_the_rows_of_a(rng, monkeypatch, M, K):
         np.testing.assert_array_equal(sums, want)
 
 
-@pytest.mark.parametrize("M", [1, MR - 1, MR, MR + 1, A_GROUP * MR - 1, A_GROUP * MR + 1])
+@pytest.mark.parametrize("M", [1, MR - 1, MR, MR + 1, 8 * MR - 1, 8 * MR + 1])
 @pytest.mark.parametrize("K", [1, 7, 17, KC + 9])
 def test_rows_that_lie_4_kib_apart_are_packed(rng, M, K):
     a = rng.standard_normal((M, 1024), np.float32)[:, :K]

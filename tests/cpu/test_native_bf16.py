@@ -47,7 +47,7 @@ def rounded(builder, low, high):
     shift = ir.Constant(word_vector, [16] * W)
     halves = [
         builder.trunc(builder.lshr(packing.emit_round(builder, x), shift), ir.VectorType(i16, W))
-        for x in (low, high)
+        for x in (builder.bitcast(half, word_vector) for half in (low, high))
     ]
     mask = ir.Constant(ir.VectorType(i32, 2 * W), list(range(2 * W)))
     return builder.shuffle_vector(*halves, mask)
@@ -78,13 +78,14 @@ for (M, N, K), a_unit_k, b_unit_k in itertools.product({sizes}, (0, 1), (0, 1)):
 PANELS = """
 import numpy as np
 from llmpy.bfloat16 import rounded_to_bfloat16
+from llmpy.cpu.column_panels import GROUP, pack_columns
 from llmpy.cpu.memory import alloc, data
 from llmpy.cpu.packing import pack_panel, words
 from llmpy.cpu.simd import MR, NR, W
 from llmpy.cpu.tile import WRITE, tile
 from tests.cpu.entry import entry
 
-pack_panel, tile = entry(pack_panel), entry(tile)
+pack_columns, pack_panel, tile = entry(pack_columns), entry(pack_panel), entry(tile)
 rng = np.random.default_rng({seed})
 for unit_k in (0, 1):
     for k in (1, 2, 2 * W - 1, 2 * W, 5 * W + 3):
@@ -98,6 +99,15 @@ for unit_k in (0, 1):
         tile(1, data(c), NR, data(packed_a), 1, MR, data(packed_b), words(k, 1), WRITE, 0)
         want = rounded_to_bfloat16(a).astype(float) @ rounded_to_bfloat16(b)
         np.testing.assert_allclose(c, want, rtol=0, atol=5e-6 * (k + 2), err_msg=str(k))
+        if not unit_k:  # the first panel of a group, packed with the others
+            wide = np.full((k, GROUP), np.nan, np.float32)
+            wide[:, :MR] = stored_a
+            panel, sums = words(k, 1) * MR + W, alloc((GROUP,))
+            group = alloc((GROUP // MR, panel))
+            pack_columns(data(group), panel, data(wide), GROUP, GROUP, k, 1, data(sums))
+            count = words(k, 1) * MR
+            np.testing.assert_array_equal(group[0, :count], packed_a[:count], err_msg=str(k))
+            np.testing.assert_array_equal(sums[:MR], np.cumsum(stored_a, 0, dtype=np.float32)[-1])
 """
 
 ATTENTION = """
@@ -130,10 +140,10 @@ for what in ("value", "dout"):
 CHUNKS = """
 import numpy as np
 import pytest
-from llmpy.cpu.gemm import KC
+from llmpy.cpu.classifier import PIECE
 from tests.cpu import test_classifier as tests
 
-tests.N, tests.PIECES, rng = 2 * KC + 17, (1, 100), np.random.default_rng({seed})
+tests.N, tests.PIECES, rng = PIECE + 17, (1, 100), np.random.default_rng({seed})
 tests.test_bits_do_not_depend_on_the_chunk(rng, pytest.MonkeyPatch(), False, True)
 """
 
@@ -200,7 +210,7 @@ def test_not_finite_pairs_without_the_jit(rng):
 
 
 def test_chunks_of_pairs_without_the_jit(rng):
-    """Where words are pairs, a sum takes more terms at a time; those over positions don't."""
+    """Where words are pairs, a piece of a sum has more terms; a chunk is whole pieces still."""
     code = CHUNKS.format(seed=rng.integers(1 << 30))
     run(PRETEND + code, NUMBA_DISABLE_JIT="1")
 
