@@ -86,7 +86,7 @@ Forward = namedtuple("Forward", "Q K V S stride O largest sums end")
 def forward_scratch(at, T, HS, bf16):
     """Give the addresses of a thread's scratch, which begins at `at`."""
     n, heads = words(HS, bf16), up(HS, NR)
-    stride = up(T + MR, 16) + 16  # of scores; not all rows in the same sets of a cache
+    stride = up(T + MR, 2 * W) + 16  # of scores; not all rows in the same sets of a cache
     Q = at
     K = Q + 4 * ROW_BLOCK * n
     V = K + 4 * up(T, NR) * n
@@ -117,10 +117,10 @@ def forward_task(arguments, task, thread):
         first = block_of_piece(m, piece, pieces, blocks) * ROW_BLOCK
         rows = min(ROW_BLOCK, T - first)
         take_rows(s.Q, qkv + 4 * first * ld, ld, rows, HS, bf16)
-        make_powers(s, first, rows, scale, HS, bf16)
+        make_powers(s, first, rows, scale, HS, bf16, bf16)
         add_values(s, first, rows, length, HS, bf16)
         if not all_finite(s.O + 4 * (rows - 1) * heads, HS):  # the row that sees all of the block
-            make_powers(s, first, rows, scale, HS, bf16)
+            make_powers(s, first, rows, scale, HS, bf16, 0)
             add_values_plainly(s, qkv + 8 * C, ld, first, rows, length, HS, bf16)
         most, total = floats(s.largest, rows), floats(s.sums, rows)
         block_lse = floats(lse + 4 * first, rows)
@@ -131,35 +131,35 @@ def forward_task(arguments, task, thread):
 
 
 @inlined
-def make_powers(s, first, rows, scale, HS, bf16):
-    """Make E of a block of rows."""
+def make_powers(s, first, rows, scale, HS, bf16, rounded):
+    """Make E of a block of rows, as words of bfloat16 where it is to be rounded."""
     scores(s.S, s.stride, s.Q, s.K, rows, first + rows, first, HS, bf16)
-    softmax_block(s.S, s.stride, rows, first, scale * LOG2E, s.largest, s.sums)
+    softmax_block(s.S, s.stride, rows, first, scale * LOG2E, s.largest, s.sums, rounded)
 
 
 @inlined
 def add_values(s, first, rows, length, HS, bf16):
     """Write O = E V: the sums over the keys before the block, and then over its own."""
     add_earlier_values(s, first, rows, length, HS, bf16)
-    own, panel = s.S + 4 * first, words(length, bf16) * NR
-    if bf16:
-        copy_rows(own, s.stride, own, s.stride, up(rows, MR), up(rows, MR), bf16)
-    V, mode = s.V + 4 * words(first, bf16) * NR, ADD if first else WRITE
-    product(s.O, up(HS, NR), own, s.stride, V, panel, rows, rows, 0, HS, mode, bf16)
+    panel, skipped = words(length, bf16) * NR, 4 * words(first, bf16)
+    V, mode = s.V + skipped * NR, ADD if first else WRITE
+    product(s.O, up(HS, NR), s.S + skipped, s.stride, V, panel, rows, rows, 0, HS, mode, bf16)
 
 
 @inlined
 def add_earlier_values(s, first, rows, length, HS, bf16):
     """Write O = E V over the keys before the block."""
-    if bf16:
-        copy_rows(s.S, s.stride, s.S, s.stride, up(rows, MR), first, bf16)
     panel = words(length, bf16) * NR
     product(s.O, up(HS, NR), s.S, s.stride, s.V, panel, rows, first, first, HS, WRITE, bf16)
 
 
 @inlined
 def add_values_plainly(s, V, ld, first, rows, length, HS, bf16):
-    """Do what `add_values` does, leaving out what a row doesn't see."""
+    """Do what `add_values` does with an E that is not rounded yet, leaving out what a row doesn't
+    see.
+    """
+    if bf16:
+        copy_rows(s.S, s.stride, s.S, s.stride, up(rows, MR), first, bf16)
     add_earlier_values(s, first, rows, length, HS, bf16)
     mode = ADD if first else WRITE
     for r in range(rows):

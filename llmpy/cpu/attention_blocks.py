@@ -13,7 +13,7 @@ bfloat16, 0 for float32.
 import numpy as np
 
 from .jit import inlined, part, plain
-from .packing import copy_rows, pack_panel, word, words
+from .packing import STEP, copy_rows, pack_panel, word, words
 from .simd import MR, NR, PAIRS, W, bits_of_float, floats
 from .tile import ADD, WRITE, add_pair, tile
 from .vector_math import FUSED, dot
@@ -167,11 +167,16 @@ def plain_product(c, weights, step, src, ld, k, odd, HS, mode, bf16):
 
 
 @inlined
-def softmax_block(S, stride, rows, before, factor, largest, sums):
-    """Turn rows of scores s into 2^((s - largest) factor); give the largest and the sum of each."""
+def softmax_block(S, stride, rows, before, factor, largest, sums, bf16):
+    """Turn rows of scores s into words of 2^((s - largest) factor); give the largest and the sum
+    of each.
+    """
+    unit = W * STEP if bf16 else W
     for r in range(0, rows, ROWS):
-        seen, end = before + r + 1, up(before + r // MR * MR + MR, W)
-        softmax_rows(S + 4 * r * stride, stride, seen, end, factor, largest + 4 * r, sums + 4 * r)
+        seen, end = before + r + 1, up(before + r // MR * MR + MR, unit)
+        softmax_rows(
+            S + 4 * r * stride, stride, seen, end, factor, largest + 4 * r, sums + 4 * r, bf16
+        )
 
 
 @inlined

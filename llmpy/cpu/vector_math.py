@@ -4,11 +4,12 @@
     gelu(x)  = x s(2u),    u = sqrt(2 / pi) (x + 0.044715 x^3),   s the logistic function
     gelu'(x) = s (1 + (1 - s) 2u' x)
 
-x s(2u) is 0.5 x (1 + tanh u), without its cancellation for negative x. exp is right to the ends:
-0 below -104 and at -infinity, infinity from 88.73 on, NaN for NaN. Comparisons are written so that
-NaN fails them and goes through.
+x s(2u) is 0.5 x (1 + tanh u), without its cancellation for negative x; e^-2u is made as a power of
+2, whose argument stays within the range. exp is right to the ends: 0 below -104 and at -infinity,
+infinity from 88.73 on, NaN for NaN. Comparisons are written so that NaN fails them and goes
+through.
 
-Source of the polynomial's coefficients: Cephes, expf.c.
+Source of the polynomial of exp: Cephes, expf.c.
 """
 
 import numpy as np
@@ -28,8 +29,15 @@ LOG2E = f32(1.4426950408889634)
 LN2_HIGH, LN2_LOW = f32(0.693359375), f32(-2.12194440e-4)  # the sum is ln 2; n * LN2_HIGH is exact
 SQRT_2_OVER_PI_2 = f32(1.5957691216057308)  # 2 sqrt(2 / pi)
 SLOPE = f32(1.5957691216057308 * 0.044715)  # of the square in u
+# -2u / ln 2 = GELU_LINEAR x + GELU_CUBIC x^3
+GELU_LINEAR = f32(-1.5957691216057308 * 1.4426950408889634)
+GELU_CUBIC = f32(-1.5957691216057308 * 0.044715 * 1.4426950408889634)
 MAGIC, MAGIC_BITS = f32(1.5 * 2**23), np.int32(0x4B400000)  # the spacing of floats there is 1
-ONE_BITS = np.int32(127 << 23)
+
+# (2^f - 1) / f for f in [-1/2, 1/2], a polynomial of least relative error, 2e-9
+POWER = (0.6931472, 0.24022648, 0.055503324, 0.009618437, 0.0013398875, 0.00015353362)
+P1, P2, P3, P4, P5, P6 = map(f32, POWER)
+MAGIC_127 = f32(1.5 * 2**23 + 127)  # adding it leaves n + 127 in the low bits
 
 
 @part(fastmath=FUSED)
@@ -64,10 +72,13 @@ def exp(x):
 
 
 @part(fastmath=FUSED)
-def exp_inside(x):
-    """Give e^x for x in [-87, 88], NaN for NaN."""
-    e, bits = exp_parts(x)
-    return e * float_of_bits((bits << np.int32(23)) + ONE_BITS)
+def exp2_inside(y):
+    """Give 2^y for y in [-126, 127], NaN for NaN."""
+    t = y + MAGIC_127  # n + 127, in the low bits
+    f = y - (t - MAGIC_127)
+    square = f * f
+    p = (((P6 * f + P5) * square + (P4 * f + P3)) * square + (P2 * f + P1)) * f + f32(1)
+    return p * float_of_bits(bits_of_float(t) << np.int32(23))
 
 
 @part(fastmath=FUSED)
@@ -81,37 +92,46 @@ def clamp(x, largest):
 def gelu_parts(x):
     """Give y, that is x within 9.9 of 0, so that the exponential is finite; e^-2u(y); and s(2u)."""
     y = clamp(x, f32(9.9))
-    e = exp_inside(y * (-SQRT_2_OVER_PI_2 - SLOPE * (y * y)))
+    e = exp2_inside(y * (GELU_LINEAR + GELU_CUBIC * (y * y)))
     return y, e, f32(1) / (f32(1) + e)
 
 
 @part(fastmath=FUSED)
-def gelu(x):
-    """Give GELU of x, tanh form: 0 below -10, where it is under 1e-36; NaN for -infinity."""
-    _, _, s = gelu_parts(x)
+def gelu_of(x, s):
+    """Give GELU, tanh form: 0 below -10, where it is under 1e-36; NaN for -infinity."""
     return x * f32(0) if x < f32(-10.0) else x * s  # -infinity * 0 is NaN
 
 
 @part(fastmath=FUSED)
-def gelu_derivative(x):
-    """Give the derivative of GELU at x: within 1e-34 of 0 and 1 beyond 9.9."""
-    y, e, s = gelu_parts(x)
+def derivative_of(y, e, s):
+    """Give the derivative of GELU: within 1e-34 of 0 and 1 beyond 9.9."""
     return s * (f32(1) + e * s * (y * (SQRT_2_OVER_PI_2 + f32(3) * SLOPE * (y * y))))
+
+
+@part(fastmath=FUSED)
+def gelu_derivative(x):
+    """Give the derivative of GELU at x."""
+    y, e, s = gelu_parts(x)
+    return derivative_of(y, e, s)
 
 
 @part(fastmath=FUSED)
 def gelu_row(out, inp):
     """Write GELU of each element of a row."""
     for i in range(inp.shape[0]):
-        out[i] = gelu(inp[i])
+        x = inp[i]
+        _, _, s = gelu_parts(x)
+        out[i] = gelu_of(x, s)
 
 
 @part(fastmath=FUSED)
 def gelu_both_rows(dpre, out, pre):
     """Multiply a row by the derivative of GELU at `pre`, and write GELU: they share gelu_parts."""
     for i in range(pre.shape[0]):
-        dpre[i] = dpre[i] * gelu_derivative(pre[i])
-        out[i] = gelu(pre[i])
+        x = pre[i]
+        y, e, s = gelu_parts(x)
+        dpre[i] = dpre[i] * derivative_of(y, e, s)
+        out[i] = gelu_of(x, s)
 
 
 @part(fastmath=SUM)

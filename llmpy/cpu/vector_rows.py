@@ -15,6 +15,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from .jit import inlined
+from .packing import STEP, emit_words_of_row, words_twin
 from .simd import (
     MR,
     W,
@@ -29,13 +31,12 @@ from .simd import (
     store,
     vector,
     with_twin,
+    words_at,
 )
-from .vector_math import LOG2E
+from .vector_math import LOG2E, POWER
 
 ROWS = MR // 2  # rows taken at a time: their sums and the constants about fill the registers
 
-# (2^f - 1) / f, a polynomial of least relative error, 2e-9
-POWER = (0.6931472, 0.24022648, 0.055503324, 0.009618437, 0.0013398875, 0.00015353362)
 MAGIC = 1.5 * 2.0**23 + 127  # the spacing of floats there is 1: adding it rounds to n + 127
 LOWEST, HIGHEST = -127.0, 128.0  # 2^n is then made as 0, and as infinity
 
@@ -98,8 +99,19 @@ def _emit_reduced(builder, value, operation):
     return builder.extract_element(value, ir.Constant(i32, 0))
 
 
-def _emit_loop(builder, first, last, carried, body):
-    """Emit `for j in range(first, last, W): carried = body(j, carried)`; give j and carried."""
+def _moved(builder, offset, by):
+    return builder.add(offset, ir.Constant(i64, by))
+
+
+def _emit_words(builder, numbers, row, j, bf16):
+    """Emit the store of the numbers of a row from column j on as words."""
+    step = ir.Constant(i64, len(numbers))
+    words = emit_words_of_row(builder, numbers, bf16)
+    store(builder, words, at(builder, row, builder.udiv(j, step)))
+
+
+def _emit_loop(builder, first, last, step, carried, body):
+    """Emit `for j in range(first, last, step): carried = body(j, carried)`; give j and carried."""
     before = builder.block
     head, inside, after = (builder.append_basic_block(x) for x in ("head", "inside", "after"))
     builder.branch(head)
@@ -109,7 +121,7 @@ def _emit_loop(builder, first, last, carried, body):
     builder.position_at_end(inside)
     made = body(j, phis)
     j.add_incoming(first, before)
-    j.add_incoming(builder.add(j, ir.Constant(i64, W)), builder.block)
+    j.add_incoming(_moved(builder, j, step), builder.block)
     for phi, start, new in zip(phis, carried, made, strict=True):
         phi.add_incoming(start, before)
         phi.add_incoming(new, builder.block)
@@ -118,39 +130,46 @@ def _emit_loop(builder, first, last, carried, body):
     return j, phis
 
 
-def _emit_masked_loop(builder, seen, end, carried, body):
+def _emit_masked_loop(builder, seen, end, carried, body, step=W):
     """Emit body(j, carried, visible) for columns 0 to `end`; give what is carried.
 
-    visible(i, value, other) gives `value` where row i sees a column, `other` elsewhere: for nothing
-    in the columns that all rows see, by a comparison in the rest.
+    visible(i, value, other, by) gives `value` where row i sees a column from j + by on, `other`
+    elsewhere: for nothing in the columns that all rows see, by a comparison in the rest.
     """
-    whole = builder.and_(seen, ir.Constant(i64, -W))
+    whole = builder.and_(seen, ir.Constant(i64, -step))
 
     def plain(j, carried):
-        return body(j, carried, lambda i, value, other: value)
+        return body(j, carried, lambda i, value, other, by=0: value)
 
     def careful(j, carried):
         left = builder.trunc(builder.sub(seen, j), i32)
 
-        def visible(i, value, other):
-            count = splat(builder, builder.add(left, ir.Constant(i32, i)))
+        def visible(i, value, other, by=0):
+            count = splat(builder, builder.add(left, ir.Constant(i32, i - by)))
             return builder.select(
                 builder.icmp_signed("<", _integers(range(W)), count), value, other
             )
 
         return body(j, carried, visible)
 
-    j, carried = _emit_loop(builder, ir.Constant(i64, 0), whole, carried, plain)
-    return _emit_loop(builder, j, end, carried, careful)[1]
+    j, carried = _emit_loop(builder, ir.Constant(i64, 0), whole, step, carried, plain)
+    return _emit_loop(builder, j, end, step, carried, careful)[1]
 
 
 # ----------------------------------------------------------------------------------------------
 # the rows of attention
 
 
-def softmax_rows_twin(S, stride, seen, end, factor, largest, sums):
+def _store_words_twin(to, row, bf16):
+    """Write a row as words."""
+    words = words_twin(row, bf16)
+    words_at(to, words.size)[:] = words
+
+
+def softmax_rows_twin(S, stride, seen, end, factor, largest, sums, bf16=False):
     for i in range(ROWS):
-        row, count = floats_at(S + 4 * i * stride, end), min(end, seen + i)
+        at_row = S + 4 * i * stride
+        row, count = floats_at(at_row, end), min(end, seen + i)
         m = np.float32(-np.inf)
         for x in row[:count]:
             m = x if x > m else m
@@ -158,19 +177,15 @@ def softmax_rows_twin(S, stride, seen, end, factor, largest, sums):
         row[count:] = 0
         floats_at(largest, ROWS)[i] = m
         floats_at(sums, ROWS)[i] = row.sum()
+        _store_words_twin(at_row, row, bf16)
 
 
-@with_twin(softmax_rows_twin)
-def softmax_rows(typingctx, S, stride, seen, end, factor, largest, sums):
-    """Turn ROWS rows of scores s into 2^((s - m) factor), with m the largest that the row sees.
+def softmax_rows_bf16_twin(*arguments):
+    softmax_rows_twin(*arguments, bf16=True)
 
-    S, stride  the first row; floats from one to the next
-    seen       columns that the first row sees, at least 1
-    end        columns to make, a multiple of W
-    factor     at least 0
-    largest    where m goes, ROWS floats; NaN among the scores may be passed over
-    sums       where the sum of each row goes
-    """
+
+def _define_softmax_rows(twin, bf16):
+    step = STEP if bf16 else 1
 
     def codegen(context, builder, signature, args):
         S, stride, seen, end, factor, largest, sums = args
@@ -188,12 +203,15 @@ def softmax_rows(typingctx, S, stride, seen, end, factor, largest, sums):
 
         def make_powers(j, carried, visible):
             totals = []
-            for i, row in enumerate(rows):
-                place = at(builder, row, j)
-                y = builder.fmul(builder.fsub(load(builder, place), most[i]), factor)
-                power = visible(i, _emit_exp2(builder, y), _same(0.0))
-                store(builder, power, place)
-                totals.append(builder.fadd(carried[i], power))
+            for i, (row, total) in enumerate(zip(rows, carried, strict=True)):
+                powers = []
+                for half in range(step):
+                    place = at(builder, row, _moved(builder, j, half * W))
+                    y = builder.fmul(builder.fsub(load(builder, place), most[i]), factor)
+                    powers.append(visible(i, _emit_exp2(builder, y), _same(0.0), half * W))
+                    total = builder.fadd(total, powers[-1])
+                totals.append(total)
+                _emit_words(builder, powers, row, j, bf16)
             return totals
 
         most = _emit_masked_loop(builder, seen, end, [_same(-np.inf)] * ROWS, find_largest)
@@ -201,12 +219,37 @@ def softmax_rows(typingctx, S, stride, seen, end, factor, largest, sums):
         for i, m in enumerate(most):
             builder.store(m, at(builder, largest, i))
         most = [splat(builder, m) for m in most]
-        totals = _emit_masked_loop(builder, seen, end, [_same(0.0)] * ROWS, make_powers)
+        totals = _emit_masked_loop(builder, seen, end, [_same(0.0)] * ROWS, make_powers, step * W)
         for i, total in enumerate(totals):
             builder.store(_emit_reduced(builder, total, builder.fadd), at(builder, sums, i))
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 4, types.float32, *[types.intp] * 2), codegen
+    def typing(typingctx, S, stride, seen, end, factor, largest, sums):
+        return types.void(*[types.intp] * 4, types.float32, *[types.intp] * 2), codegen
+
+    typing.__name__ = twin.__name__.removesuffix("_twin")
+    return with_twin(twin)(typing)
+
+
+float_softmax_rows = _define_softmax_rows(softmax_rows_twin, False)
+softmax_rows_bf16 = _define_softmax_rows(softmax_rows_bf16_twin, True)
+
+
+@inlined
+def softmax_rows(S, stride, seen, end, factor, largest, sums, bf16):
+    """Turn ROWS rows of scores s into words of 2^((s - m) factor), with m the largest a row sees.
+
+    S, stride  the first row; floats from one to the next; words go over the scores, from the first
+    seen       columns that the first row sees, at least 1
+    end        columns to make, a multiple of W, of W words for bf16
+    factor     at least 0
+    largest    where m goes, ROWS floats; NaN among the scores may be passed over
+    sums       where the sum of each row goes, of numbers that are not rounded
+    """
+    if bf16:
+        softmax_rows_bf16(S, stride, seen, end, factor, largest, sums)
+    else:
+        float_softmax_rows(S, stride, seen, end, factor, largest, sums)
 
 
 def gradient_rows_twin(S, dP, stride, seen, end, scale, lse, D):

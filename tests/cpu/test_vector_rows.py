@@ -5,7 +5,9 @@ import pytest
 from numba import njit
 
 from llmpy.cpu import vector_rows
+from llmpy.cpu.attention_blocks import up
 from llmpy.cpu.memory import alloc, data
+from llmpy.cpu.packing import STEP, words_twin
 from llmpy.cpu.simd import W
 from llmpy.cpu.vector_rows import ROWS
 
@@ -14,7 +16,12 @@ AROUND = 5  # floats behind each row, which stay as they are
 
 @njit
 def run_softmax(S, stride, seen, end, factor, largest, sums):
-    vector_rows.softmax_rows(S, stride, seen, end, factor, largest, sums)
+    vector_rows.softmax_rows(S, stride, seen, end, factor, largest, sums, 0)
+
+
+@njit
+def run_rounded_softmax(S, stride, seen, end, factor, largest, sums):
+    vector_rows.softmax_rows(S, stride, seen, end, factor, largest, sums, 1)
 
 
 @njit
@@ -73,6 +80,20 @@ def test_softmax_rows(rng, seen, end):
         np.testing.assert_array_equal(largest, most)
         np.testing.assert_allclose(sums, exact.sum(1), rtol=1e-6)
     np.testing.assert_allclose(got[0], twin[0], rtol=2e-7)
+
+
+@pytest.mark.parametrize("run", [run_rounded_softmax, vector_rows.softmax_rows_bf16_twin])
+@pytest.mark.parametrize(("seen", "end"), [(seen, up(end, STEP * W)) for seen, end in CASES])
+def test_softmax_rows_as_words(rng, run, seen, end):
+    """The words of what comes without rounding; the largest and the sums are of that."""
+    scores, _ = causal(rng, seen, end)
+    exact = softmax(run_softmax if run is run_rounded_softmax else vector_rows.softmax_rows_twin,
+                    scores, seen, end, 0.37)  # fmt: skip
+    words, *got = softmax(run, scores, seen, end, 0.37)
+    want = words_twin(exact[0], True)
+    np.testing.assert_array_equal(words[:, : end // STEP].view(np.uint32), want)
+    for found, expected in zip(got, exact[1:], strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("seen", "end"), CASES)
