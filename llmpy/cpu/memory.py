@@ -24,7 +24,7 @@ def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
     """Allocate an array of zeros, aligned to 64 bytes. The pages come when they are touched.
 
     Large ones ask for large pages, which they fill up: the rows of a matrix lie in pages of their
-    own, of which the processor remembers few, and a block that just fits a cache has conflicts there
+    own, of which the processor remembers few, and a block that just fits a cache meets itself there
     where its pages are scattered.
 
     Raises MemoryError, as NumPy does, where the system has no more.
