@@ -19,13 +19,12 @@ from .softmax import softmax_row
 from .tasks import integers, numbers, run
 from .tile import ADD, WRITE
 
-CHUNK = 1 << 21  # logits of a chunk, unless PIECE positions have more
-PIECE = 2 * KC  # positions: whole pieces of a sum in both dtypes
+CHUNK = 1 << 21  # logits of a chunk, unless KC positions have more
 
 
 def chunk_rows(V):
     """Give the positions of a chunk."""
-    return max(1, CHUNK // V // PIECE) * PIECE
+    return max(1, CHUNK // V // KC) * KC
 
 
 def logits_forward(logits, lnf, wte, *, bf16=False):
@@ -73,7 +72,7 @@ def classifier_forward_backward(
         gemm(drows[part], logits, wte[:V], a_unit_k=True, b_unit_k=False, K=V, bf16=bf16)
         gemm(
             dwte[:V], logits, rows, a_unit_k=False, b_unit_k=False, K=len(rows), bf16=bf16,
-            mode=mode,
+            mode=mode, piece=KC,
         )  # fmt: skip
         mode = ADD
     if not accumulate:

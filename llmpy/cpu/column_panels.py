@@ -68,8 +68,10 @@ def _store_lanes(builder, value, pointer, lanes):
 
 
 def _emit_group(builder, args, bf16):
-    """Emit the loop over the words of k. A vector may reach past its panel's MR words, and past
-    its columns: what it writes there is written over, by the next word or the next vector.
+    """Emit the loop over `count` >= 1 words of k.
+
+    A vector may reach past its panel's MR words: the next word writes over that, and after the last
+    the panel has W spare words.
     """
     dst, panel, src, ld, count, sums = args
     dst, src = (builder.inttoptr(x, f32.as_pointer()) for x in (dst, src))
@@ -77,9 +79,8 @@ def _emit_group(builder, args, bf16):
     # the group cut into vectors: panel, first row in it, and lanes that may be read
     starts = [(t, j) for t in range(GROUP // MR) for j in range(0, MR, W)]
     cuts = [(t, j, min(W, GROUP - t * MR - j)) for t, j in starts]
-    entry, loop = builder.block, builder.append_basic_block("words")
-    done, summed = builder.append_basic_block("packed"), builder.append_basic_block("summed")
-    after = builder.append_basic_block("after")
+    entry = builder.block
+    loop, done = builder.append_basic_block("words"), builder.append_basic_block("packed")
     builder.branch(loop)
 
     builder.position_at_end(loop)
@@ -114,13 +115,10 @@ def _emit_group(builder, args, bf16):
         phi.add_incoming(then, loop)
 
     builder.position_at_end(done)
-    builder.cbranch(builder.icmp_signed("!=", sums, ir.Constant(i64, 0)), summed, after)
-    builder.position_at_end(summed)
-    place = builder.inttoptr(sums, f32.as_pointer())
-    for (t, j, lanes), x in zip(cuts, new, strict=True):
-        _store_lanes(builder, x, at(builder, place, t * MR + j), lanes)
-    builder.branch(after)
-    builder.position_at_end(after)
+    with builder.if_then(builder.icmp_signed("!=", sums, ir.Constant(i64, 0))):
+        place = builder.inttoptr(sums, f32.as_pointer())
+        for (t, j, lanes), x in zip(cuts, new, strict=True):
+            _store_lanes(builder, x, at(builder, place, t * MR + j), lanes)
 
 
 def _define(twin, bf16):
@@ -147,7 +145,7 @@ pack_group_bf16 = _define(pack_group_bf16_twin, True)
 def pack_columns(dst, panel, src, ld, rows, k, bf16, sums):
     """Pack `rows` rows of A over k numbers each, number j of row r at j * ld + r.
 
-    panel  words from one packed panel to the next
+    panel  words from one packed panel to the next: MR for each word of k, and W spare ones
     sums   address of the floats that get the sum of each row, from the first number to the last;
            or 0
     """

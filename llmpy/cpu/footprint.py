@@ -9,7 +9,7 @@ from numba import get_num_threads
 
 from .attention import scratch_words as attention_words
 from .classifier import chunk_rows
-from .gemm import can_lie, piece_of, plan
+from .gemm import KC, can_lie, piece_of, plan
 from .layernorm import ROWS
 from .memory import max_threads
 
@@ -33,26 +33,37 @@ def scratch_words(dims: Mapping[str, int], bf16: bool) -> dict[str, int]:
         "sums": -(-positions // piece_of(bf16)) * 4 * C,
         "layernorm": 2 * -(-positions // ROWS) * C,
     }
-    products = set(layer_products(positions, C))
+    piece = piece_of(bf16)
+    products = set(layer_products(positions, C, piece))
     for rows in {chunk, positions % chunk or chunk}:  # the last chunk may be shorter
-        products |= set(linear_products(rows, C, V))
-    for M, N, K, unit_k in products:
+        products |= set(linear_products(rows, C, V, piece, KC))
+    for M, N, K, unit_k, terms in products:
         in_place = unit_k and can_lie(M, K, bf16)
-        threads, most = get_num_threads(), max_threads()
-        made = plan(M, N, K, bf16=bf16, in_place=in_place, threads=threads, most=most)
+        made = plan(
+            M,
+            N,
+            K,
+            piece=terms,
+            bf16=bf16,
+            in_place=in_place,
+            threads=get_num_threads(),
+            most=max_threads(),
+        )
         for use, count in made.scratch.items():
             words[use] = max(words.get(use, 0), count)
     return words
 
 
-def layer_products(positions: int, C: int) -> Iterator[tuple[int, int, int, bool]]:
-    """Give M, N, K and a_unit_k of a layer's matrix products, forward and backward."""
+def layer_products(positions: int, C: int, piece: int) -> Iterator[tuple[int, int, int, bool, int]]:
+    """Give M, N, K, a_unit_k and piece of a layer's matrix products, forward and backward."""
     for inputs, outputs in ((C, 3 * C), (C, C), (C, 4 * C), (4 * C, C)):
-        yield from linear_products(positions, inputs, outputs)
+        yield from linear_products(positions, inputs, outputs, piece, piece)
 
 
-def linear_products(rows: int, inputs: int, outputs: int) -> Iterator[tuple[int, int, int, bool]]:
-    """Give the same of inp weight^T, its dinp and its dweight."""
-    yield rows, outputs, inputs, True
-    yield rows, inputs, outputs, True
-    yield outputs, inputs, rows, False
+def linear_products(
+    rows: int, inputs: int, outputs: int, piece: int, piece_of_rows: int
+) -> Iterator[tuple[int, int, int, bool, int]]:
+    """Give the same of inp weight^T, its dinp and its dweight, whose sums run over rows."""
+    yield rows, outputs, inputs, True, piece
+    yield rows, inputs, outputs, True, piece
+    yield outputs, inputs, rows, False, piece_of_rows

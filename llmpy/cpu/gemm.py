@@ -10,8 +10,8 @@
    taken from its rows as they lie.
 3. Blocking. k is cut into pieces of KC words. Within a piece, a panel of B stays in the first cache
    (L1), and a block of A, which fits the second (L2) beside what else is used, is read once for
-   each panel. c is visited once a piece, in strips of columns that stay in L2 from one piece to the
-   next. While a panel is at work, the next is asked for from memory.
+   each panel. c is visited once a piece, where that pays in strips of columns, which stay in L2
+   from one piece to the next. While a panel is at work, the next is asked for from memory.
 4. Splitting. Blocks of c, cut along both of its sides, are shared out among the threads.
 
 A sum is made in the order of k, in pieces, by one thread: its bits depend on neither the
@@ -39,7 +39,7 @@ from .vector_math import gelu_both_rows, gelu_row
 
 KC = 256  # words of a sum between two visits to c
 FINISHED = -(-64 // NR)  # panels that get their epilogue together: rows long enough for vectors
-AHEAD = 8  # rows between the one that gets its epilogue and the one that is asked for
+ROWS_AHEAD = 8  # between the one that gets its epilogue and the one that is asked for
 SMALL = 1 << 16  # numbers of B packed more than once, by each thread, that cost less than a wait
 FEW_PANELS = 12  # panels of B that a block of A must meet for its packing to pay
 FEW_SHORT = 4  # times as many where k is one piece: whole rows are read, which is faster
@@ -70,7 +70,7 @@ def finish(epilogue, c, ldc, out, pre, ld, rows, cols):
     """Do the epilogue on some columns of a block of c."""
     for i in range(rows):
         for line in range(0, cols, LINE):
-            ahead = 4 * ((i + AHEAD) * ld + line)
+            ahead = 4 * ((i + ROWS_AHEAD) * ld + line)
             prefetch(out + ahead)
             if epilogue == GELU_DERIVATIVE:
                 prefetch(pre + ahead)
@@ -141,7 +141,7 @@ def column_of_tiles(
 
 @kernel
 def block_of_c(arguments, task, thread):
-    """Compute a block of c, piece of k after piece, and do the epilogue on it."""
+    """Compute a block of c, strip after strip, in each piece of k after piece, and the epilogue."""
     (
         c, ldc, a, lda, a_unit_k, a_form, b, ldb, b_unit_k, M, N, K, piece, bf16, mode, bias,
         epilogue, out, pre, ld, sums, m_blocks, n_blocks, strip, a_kept, a_packed, a_own, b_packed,
@@ -155,7 +155,7 @@ def block_of_c(arguments, task, thread):
     to_panel = NR * ldb if b_unit_k else NR  # floats of B from one panel to the next
     to_piece = piece if b_unit_k else piece * ldb
     own_panels = -(-m_panels // m_blocks)
-    for s0 in range(p0, p1, strip):  # c of a strip stays in L2 from piece to piece
+    for s0 in range(p0, max(p1, p0 + 1), strip):  # a c without columns has a strip, for the sums
         s1 = min(p1, s0 + strip)
         for q in range(k_blocks):
             k, now = min(piece, K - q * piece), mode if q == 0 else ADD
@@ -164,8 +164,8 @@ def block_of_c(arguments, task, thread):
                 place = q % a_kept
                 at_a = a_own + 4 * (thread * a_kept + place) * own_panels * A_PANEL
                 a_step, a_row, a_k = A_PANEL, 1, MR
-                if s0 == p0 or a_kept == 1:
-                    to = sums + 4 * (q * M + first) if sums and nb == 0 and s0 == p0 else 0
+                if s0 == p0:
+                    to = sums + 4 * (q * M + first) if sums and nb == 0 else 0
                     pack_block_a(at_a, a, lda, a_unit_k, first, rows, q * piece, k, bf16, to)
             elif a_form == SHARED:
                 at_a, a_step = a_packed + 4 * (q * m_panels + t0) * A_PANEL, A_PANEL
@@ -213,17 +213,18 @@ def blocks(M, N, k, threads):
 
 @cache
 def strips(a_panels, b_panels, k_blocks):
-    """Give the panels of B in a strip of a block of c, and the pieces of A that stay packed for all
-    strips.
+    """Give the panels of B in a strip of a block of c, and the pieces of A that stay packed.
 
-    A strip fills three eighths of L2. Where the pieces of A are far more than L2 together, reading
-    them again for each strip costs more than c's visits, and the whole block is one strip.
+    Where k has several pieces, a strip fills three eighths of L2, and a block that is not half as
+    wide again is one strip. All of A is read again for each: where it is more than three halves of
+    L2, that costs more than c's visits from beyond, and the block is one strip, too.
     """
-    cache, panel_of_c = second_cache_bytes(), max(1, a_panels) * MR * NR * 4
+    cache, panel_of_c = second_cache_bytes(), 4 * max(1, a_panels) * MR * NR
     strip = max(1, cache * 3 // 8 // panel_of_c // FINISHED) * FINISHED
-    if k_blocks > 1 and b_panels * 2 > strip * 3 and a_panels * k_blocks * A_PANEL * 8 <= cache * 3:
+    all_of_a = 4 * a_panels * k_blocks * A_PANEL
+    if k_blocks > 1 and 2 * b_panels >= 3 * strip and 2 * all_of_a <= 3 * cache:
         return strip, k_blocks
-    return b_panels, 1
+    return max(1, b_panels), 1
 
 
 Plan = namedtuple("Plan", "m_blocks n_blocks strip a_kept a_form scratch")
@@ -234,13 +235,13 @@ def piece_of(bf16):
     return KC * STEP if bf16 else KC
 
 
-def plan(M, N, K, *, bf16, in_place, threads, most):
+def plan(M, N, K, *, piece, bf16, in_place, threads, most):
     """Give the blocks of c, its strips, the form of A, and the words of scratch by use.
 
+    piece     numbers of a piece, of at most KC words
     in_place  whether the tile can take A from its rows as they lie
     most      threads that there may be, each with scratch of its own
     """
-    piece = piece_of(bf16)
     m_panels, n_panels, k_blocks = -(-M // MR), -(-N // NR), -(-K // piece)
     m_blocks, n_blocks = blocks(M, N, words(min(K, piece), bf16), threads)
     own_panels = -(-m_panels // m_blocks)
@@ -252,8 +253,8 @@ def plan(M, N, K, *, bf16, in_place, threads, most):
         scratch["a_packed"] = m_panels * k_blocks * A_PANEL
     elif a_form == OWN:
         scratch["a_own"] = most * a_kept * own_panels * A_PANEL
-    # for a small b, the wait until all is packed costs more than packing it in each block
-    if (m_blocks - 1) * N * K > SMALL * most:
+    # packing b for all blocks means a wait, and a way to memory and back: twice is cheaper
+    if m_blocks > 2 and (m_blocks - 1) * N * K > SMALL * most:
         scratch["b_packed"] = n_panels * k_blocks * B_PANEL
     else:
         scratch["b_own"] = most * B_PANEL
@@ -270,7 +271,7 @@ def can_lie(M, lda, bf16):
 
 def gemm(
     c, a, b, *, a_unit_k, b_unit_k, K, bf16=False, mode=WRITE, bias=None, epilogue=NOTHING,
-    out=None, pre=None, sums=None,
+    out=None, pre=None, sums=None, piece=None,
 ):  # fmt: skip
     """Compute c = a b, c += a b or c = a b + bias, then an epilogue on each finished block.
 
@@ -283,14 +284,15 @@ def gemm(
     epilogue  GELU: out = gelu(c); GELU_DERIVATIVE: c *= gelu'(pre), and out = gelu(pre)
     out, pre  f32 (M, N), rows equally far apart
     sums      f32 (pieces, M), which gets the sums of a over each piece; without a_unit_k only
+    piece     terms of a sum between two visits to c, at most `piece_of(bf16)`, which None means
 
     Matrices may be slices of wider ones: their last axis is contiguous.
     """
     M, N = c.shape
-    piece = piece_of(bf16)
+    piece = piece or piece_of(bf16)
     at_a, at_b, lda, ldb, at_sums = data(a), data(b), row(a), row(b), _at(sums)
     m_blocks, n_blocks, strip, a_kept, a_form, scratch = plan(
-        M, N, K, bf16=bf16, in_place=a_unit_k and can_lie(M, lda, bf16),
+        M, N, K, piece=piece, bf16=bf16, in_place=a_unit_k and can_lie(M, lda, bf16),
         threads=get_num_threads(), most=max_threads(),
     )  # fmt: skip
     at = {use: scratch_at(use, count) for use, count in scratch.items()}

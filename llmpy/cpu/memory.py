@@ -13,7 +13,7 @@ import numpy as np
 from .jit import serial
 from .simd import address
 
-LARGE = 1 << 18  # bytes
+LARGE = 1 << 18  # bytes; a packed block of A has several times as many
 HUGE_PAGE = 2 << 20  # bytes of a large page, on x86-64 and most arm64
 ALIGNMENT = 64  # bytes of a cache line, and of the widest vector
 
@@ -23,18 +23,17 @@ _scratch = threading.local()  # arrays and addresses by use, of each Python thre
 def alloc(shape: Sequence[int], dtype: str = "float32") -> Any:
     """Allocate an array of zeros, aligned to 64 bytes. The pages come when they are touched.
 
-    Large ones ask for large pages, which they fill up: the rows of a matrix lie in pages of their
-    own, of which the processor remembers few, and a block that just fits a cache meets itself there
-    where its pages are scattered.
+    Those of LARGE bytes ask for large pages, and take whole ones: the rows of a matrix lie in pages
+    of their own, of which the processor remembers few, and a packed block that just fits a cache
+    meets itself there where its pages are scattered.
 
     Raises MemoryError, as NumPy does, where the system has no more.
     """
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        # unlike NumPy's, this memory begins at a page
         whole = -(-size // HUGE_PAGE) * HUGE_PAGE
-        try:
+        try:  # unlike NumPy's, this memory begins at a page
             pages = mmap.mmap(-1, whole + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError):
             raise MemoryError(f"cpu: an array of {size:,} bytes is more than there is") from None

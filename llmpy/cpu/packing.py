@@ -43,7 +43,7 @@ from .simd import (
 
 STEP = 2 if PAIRS else 1  # numbers in a word of bfloat16
 LINE = 16  # floats of a cache line
-AHEAD = 16  # rows of memory between what is packed and what is asked for, a multiple of STEP
+AHEAD = 16  # rows of memory between what is packed and what is asked for
 
 # ----------------------------------------------------------------------------------------------
 # rounding
@@ -151,16 +151,6 @@ def _emit_row(builder, pointer, bf16):
     )
 
 
-def _emit_half_row(builder, pointer):
-    """Emit the load of W / 2 words of bfloat16 from a row."""
-    half = ir.VectorType(i32, W // 2)
-    if not PAIRS:
-        return emit_round(builder, load(builder, pointer, half))
-    numbers = load(builder, pointer)
-    words = builder.bitcast(emit_rounded(builder, numbers, numbers), word_vector)
-    return builder.shuffle_vector(words, words, ir.Constant(half, list(range(W // 2))))
-
-
 def _emit_pairs(builder, first, second):
     """Emit the words of W numbers each of two rows: each number of the first, and its neighbour."""
     rounded = builder.bitcast(emit_rounded(builder, first, second), ir.VectorType(i16, 2 * W))
@@ -249,7 +239,7 @@ def _define_transpose(R, name, bf16):
 def _define_copy(R, name, bf16):
     """Define the intrinsic that packs one word of each of R neighbours: dst[r] from src[r].
 
-    Where words are pairs, the second number of each is `ld` words on.
+    Where words are pairs, the second number of each is `ld` words on. A later row is asked for.
     """
 
     def twin(dst, src, ld):
@@ -287,18 +277,17 @@ def _define_copy(R, name, bf16):
     return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
 
 
-def _define_row(name, bf16, count=W):
-    """Define the intrinsic that writes W words of a row, or half as many; it reads them first."""
-    numbers = count * STEP if bf16 else count
+def _define_row(name, bf16):
+    """Define the intrinsic that writes W words of a row: it reads before it writes."""
+    numbers = W * STEP if bf16 else W
 
     def twin(dst, src):
-        floats_at(dst, count).view(np.uint32)[:] = words_twin(floats_at(src, numbers), bf16)
+        floats_at(dst, W).view(np.uint32)[:] = words_twin(floats_at(src, numbers), bf16)
 
     def typing(typingctx, dst, src):
         def codegen(context, builder, signature, args):
             dst, src = (builder.inttoptr(x, i32.as_pointer()) for x in args)
-            words = _emit_row(builder, src, bf16) if count == W else _emit_half_row(builder, src)
-            store(builder, words, dst)
+            store(builder, _emit_row(builder, src, bf16), dst)
             return context.get_dummy_value()
 
         return types.void(types.intp, types.intp), codegen
@@ -316,7 +305,6 @@ copy_nr_twin, copy_nr = _define_copy(NR, "copy_nr", False)
 copy_nr_bf16_twin, copy_nr_bf16 = _define_copy(NR, "copy_nr_bf16", True)
 row_twin, row = _define_row("row", False)
 row_bf16_twin, row_bf16 = _define_row("row_bf16", True)
-half_row_bf16_twin, half_row_bf16 = _define_row("half_row_bf16", True, W // 2)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -405,9 +393,6 @@ def copy_rows(dst, ldd, src, ld, rows, k, bf16):
             while (j + W) * step <= k:
                 row_bf16(to + 4 * j, at_row + 4 * j * step)
                 j += W
-            if (j + W // 2) * step <= k:
-                half_row_bf16(to + 4 * j, at_row + 4 * j * step)
-                j += W // 2
         else:
             while j + W <= k:
                 row(to + 4 * j, at_row + 4 * j)

@@ -25,37 +25,19 @@ f32 = np.float32
 FUSED = {"contract"}
 SUM = {"contract", "reassoc", "nsz"}
 
-LOG2E = f32(1.4426950408889634)
+ONE_OVER_LN_2, TWO_ROOT_2_OVER_PI, CUBIC = 1.4426950408889634, 1.5957691216057308, 0.044715
+LOG2E = f32(ONE_OVER_LN_2)
 LN2_HIGH, LN2_LOW = f32(0.693359375), f32(-2.12194440e-4)  # the sum is ln 2; n * LN2_HIGH is exact
-SQRT_2_OVER_PI_2 = f32(1.5957691216057308)  # 2 sqrt(2 / pi)
-SLOPE = f32(1.5957691216057308 * 0.044715)  # of the square in u
-# -2u / ln 2 = GELU_LINEAR x + GELU_CUBIC x^3
-GELU_LINEAR = f32(-1.5957691216057308 * 1.4426950408889634)
-GELU_CUBIC = f32(-1.5957691216057308 * 0.044715 * 1.4426950408889634)
+# 2u = TWO_U x + TWO_U_CUBIC x^3, and POWER_U x + POWER_U_CUBIC x^3 = -2u / ln 2
+TWO_U, TWO_U_CUBIC = f32(TWO_ROOT_2_OVER_PI), f32(TWO_ROOT_2_OVER_PI * CUBIC)
+POWER_U = f32(-TWO_ROOT_2_OVER_PI * ONE_OVER_LN_2)
+POWER_U_CUBIC = f32(-TWO_ROOT_2_OVER_PI * ONE_OVER_LN_2 * CUBIC)
 MAGIC, MAGIC_BITS = f32(1.5 * 2**23), np.int32(0x4B400000)  # the spacing of floats there is 1
 
 # (2^f - 1) / f for f in [-1/2, 1/2], a polynomial of least relative error, 2e-9
 POWER = (0.6931472, 0.24022648, 0.055503324, 0.009618437, 0.0013398875, 0.00015353362)
 P1, P2, P3, P4, P5, P6 = map(f32, POWER)
-MAGIC_127 = f32(1.5 * 2**23 + 127)  # adding it leaves n + 127 in the low bits
-
-
-@part(fastmath=FUSED)
-def exp_parts(x):
-    """Give exp(r) and the bits of n, so that e^x = 2^n exp(r); n is in the low bits, from MAGIC on.
-
-    Adding MAGIC rounds to an integer, and leaves it in the low bits of the sum.
-    """
-    t = x * LOG2E + MAGIC
-    n = t - MAGIC
-    r = x - n * LN2_HIGH - n * LN2_LOW
-    # pairs of terms side by side: a chain of operations half as long as Horner's
-    square = r * r
-    high = f32(1.9875691500e-4) * r + f32(1.3981999507e-3)
-    middle = f32(8.3334519073e-3) * r + f32(4.1665795894e-2)
-    low = f32(1.6666665459e-1) * r + f32(5.0000001201e-1)
-    p = (high * square + middle) * square + low
-    return p * square + r + f32(1), bits_of_float(t)
+MAGIC_127 = 1.5 * 2.0**23 + 127  # adding it leaves n + 127 in the low bits
 
 
 @part(fastmath=FUSED)
@@ -63,8 +45,16 @@ def exp(x):
     """Give e^x, within 2 ulp where the result is not subnormal."""
     y = f32(-104.0) if x < f32(-104.0) else x
     y = f32(89.0) if y > f32(89.0) else y
-    e, bits = exp_parts(y)
-    n = bits - MAGIC_BITS
+    t = y * LOG2E + MAGIC  # rounds to an integer, which is left in the low bits
+    n = t - MAGIC
+    r = y - n * LN2_HIGH - n * LN2_LOW
+    # pairs of terms side by side: a chain of operations half as long as Horner's
+    square = r * r
+    high = f32(1.9875691500e-4) * r + f32(1.3981999507e-3)
+    middle = f32(8.3334519073e-3) * r + f32(4.1665795894e-2)
+    low = f32(1.6666665459e-1) * r + f32(5.0000001201e-1)
+    p = (high * square + middle) * square + low
+    e, n = p * square + r + f32(1), bits_of_float(t) - MAGIC_BITS
     # 2^n in two factors: one alone overflows at n = 128 and underflows at -127
     half = n >> np.int32(1)
     first = float_of_bits((half + np.int32(127)) << np.int32(23))
@@ -74,8 +64,8 @@ def exp(x):
 @part(fastmath=FUSED)
 def exp2_inside(y):
     """Give 2^y for y in [-126, 127], NaN for NaN."""
-    t = y + MAGIC_127  # n + 127, in the low bits
-    f = y - (t - MAGIC_127)
+    t = y + f32(MAGIC_127)
+    f = y - (t - f32(MAGIC_127))
     square = f * f
     p = (((P6 * f + P5) * square + (P4 * f + P3)) * square + (P2 * f + P1)) * f + f32(1)
     return p * float_of_bits(bits_of_float(t) << np.int32(23))
@@ -92,7 +82,7 @@ def clamp(x, largest):
 def gelu_parts(x):
     """Give y, that is x within 9.9 of 0, so that the exponential is finite; e^-2u(y); and s(2u)."""
     y = clamp(x, f32(9.9))
-    e = exp2_inside(y * (GELU_LINEAR + GELU_CUBIC * (y * y)))
+    e = exp2_inside(y * (POWER_U + POWER_U_CUBIC * (y * y)))
     return y, e, f32(1) / (f32(1) + e)
 
 
@@ -105,7 +95,7 @@ def gelu_of(x, s):
 @part(fastmath=FUSED)
 def derivative_of(y, e, s):
     """Give the derivative of GELU: within 1e-34 of 0 and 1 beyond 9.9."""
-    return s * (f32(1) + e * s * (y * (SQRT_2_OVER_PI_2 + f32(3) * SLOPE * (y * y))))
+    return s * (f32(1) + e * s * (y * (TWO_U + f32(3) * TWO_U_CUBIC * (y * y))))
 
 
 @part(fastmath=FUSED)

@@ -33,11 +33,10 @@ from .simd import (
     with_twin,
     words_at,
 )
-from .vector_math import LOG2E, POWER
+from .vector_math import LOG2E, MAGIC_127, POWER
 
 ROWS = MR // 2  # rows taken at a time: their sums and the constants about fill the registers
 
-MAGIC = 1.5 * 2.0**23 + 127  # the spacing of floats there is 1: adding it rounds to n + 127
 LOWEST, HIGHEST = -127.0, 128.0  # 2^n is then made as 0, and as infinity
 
 lanes = ir.VectorType(i32, W)
@@ -79,8 +78,8 @@ def _emit_smaller(builder, x, y):
 def _emit_exp2(builder, y):
     """Emit 2^y for y <= HIGHEST."""
     y = _emit_larger(builder, _same(LOWEST), y)
-    t = builder.fadd(y, _same(MAGIC))  # n + 127, in the low bits
-    f = builder.fsub(y, builder.fsub(t, _same(MAGIC)))
+    t = builder.fadd(y, _same(MAGIC_127))  # n + 127, in the low bits
+    f = builder.fsub(y, builder.fsub(t, _same(MAGIC_127)))
     p = _same(POWER[-1])
     for coefficient in (*POWER[-2::-1], 1.0):
         fma = declare(builder, f"llvm.fma.v{W}f32", vector, [vector] * 3)

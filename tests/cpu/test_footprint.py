@@ -26,6 +26,7 @@ SIZES = [  # what takes most: gradients of the MLP, logits, attention, A or B pa
     (sizes(V=5000, T=300, NH=2, C=64), 3, 300),
     (sizes(V=33, T=130, NH=4, C=256), 2, 130),
     (sizes(V=65, T=24, NH=16, C=512), 1, 24),
+    (sizes(V=5000, T=300, NH=2, C=600), 1, 300),  # logits in strips
     (sizes(V=3, T=1, NH=1, C=1), 1, 1),
 ]
 # fmt: on

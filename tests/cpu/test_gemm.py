@@ -9,7 +9,17 @@ from llmpy import cpu
 from llmpy.bfloat16 import rounded_to_bfloat16
 from llmpy.cpu import gemm as module
 from llmpy.cpu.column_panels import GROUP
-from llmpy.cpu.gemm import FINISHED, GELU, GELU_DERIVATIVE, KC, blocks, gemm, piece_of, strips
+from llmpy.cpu.gemm import (
+    A_PANEL,
+    FINISHED,
+    GELU,
+    GELU_DERIVATIVE,
+    KC,
+    blocks,
+    gemm,
+    piece_of,
+    strips,
+)
 from llmpy.cpu.packing import LINE
 from llmpy.cpu.simd import MR, NR
 from llmpy.cpu.tile import ADD, BIAS, WRITE
@@ -79,41 +89,48 @@ def test_blocks(rng, monkeypatch, a_unit_k, b_unit_k, bf16, split):
 @pytest.mark.parametrize("a_unit_k", [True, False])
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("epilogue", [GELU, GELU_DERIVATIVE])
-def test_strips(rng, monkeypatch, a_unit_k, bf16, epilogue):
-    """However wide the strips of c, whether A is packed anew for each or kept: the same bits."""
+def test_strips(monkeypatch, a_unit_k, bf16, epilogue):
+    """However wide the strips of c, and whoever packs A: the same bits."""
     M, N, K = 3 * MR + 5, 7 * NR + 3, 2 * piece_of(bf16) + 9
     results = []
-    for strip in ((8, 1), (8, 3), (FINISHED, 3), (FINISHED, 1), (1, 3)):
-        for split in ((1, 1), (2, 2)):
-            monkeypatch.setattr(module, "strips", lambda *_, strip=strip: strip)
-            monkeypatch.setattr(module, "blocks", lambda *_, split=split: split)
-            rng = np.random.default_rng(5)
-            pre = rng.standard_normal((M, N), np.float32)
-            out, sums = np.full((M, N), np.nan, np.float32), np.full((3, M), np.nan, np.float32)
-            more = {"pre": pre} if epilogue == GELU_DERIVATIVE else {}
-            more |= {} if a_unit_k else {"sums": sums}
-            c, _ = product(
-                rng, M, N, K, a_unit_k, bf16=bf16, epilogue=epilogue, out=out, **more
-            )  # fmt: skip
-            results.append((c, out, sums))
+    for strip, split, few in itertools.product(
+        ((8, 1), (8, 3), (FINISHED, 3), (1, 3)), ((1, 1), (2, 2)), (1, 100)
+    ):
+        monkeypatch.setattr(module, "strips", lambda *_, strip=strip: strip)
+        monkeypatch.setattr(module, "blocks", lambda *_, split=split: split)
+        monkeypatch.setattr(module, "FEW_PANELS", few)  # packed by each task, or else
+        rng = np.random.default_rng(5)
+        pre = rng.standard_normal((M, N), np.float32)
+        out, sums = np.full((M, N), np.nan, np.float32), np.full((3, M), np.nan, np.float32)
+        more = {"pre": pre} if epilogue == GELU_DERIVATIVE else {}
+        more |= {} if a_unit_k else {"sums": sums}
+        c, _ = product(rng, M, N, K, a_unit_k, bf16=bf16, epilogue=epilogue, out=out, **more)
+        results.append((c, out, sums))
     for other in results[1:]:
         for got, want in zip(other, results[0], strict=True):
             np.testing.assert_array_equal(got, want)
 
 
-def test_strips_of_c_fit_beside_a_block():
-    """As few as fit; and where A is far larger than L2, or k is one piece, all columns are one."""
-    cache = module.second_cache_bytes()
-    for a_panels in (1, 20, 10**6):
-        strip, kept = strips(a_panels, 10**6, 2)
-        if kept == 1:
-            assert strip == 10**6
-            assert a_panels == 10**6
-        else:
-            assert (kept, strip % FINISHED) == (2, 0)
-            assert strip == FINISHED or 4 * a_panels * MR * strip * NR <= cache * 3 / 8
-        assert strips(a_panels, 10**6, 1) == (10**6, 1)
-    assert strips(20, 1, 2) == (1, 1)
+@pytest.mark.parametrize("cache", [1 << 18, 1 << 20, 1 << 22])
+def test_strips_fit_beside_a_block_of_a(monkeypatch, cache):
+    """As wide as fits, in whole epilogues."""
+    monkeypatch.setattr(module, "second_cache_bytes", lambda: cache)
+    rule, wide, panel_of_c = strips.__wrapped__, 10**6, 4 * MR * NR
+    for a_panels in (1, 4, cache // 4 // A_PANEL // 8):
+        strip, kept = rule(a_panels, wide, 2)
+        assert (kept, strip % FINISHED) == (2, 0)
+        assert strip * a_panels * panel_of_c <= cache * 3 / 8
+        assert (strip + FINISHED) * a_panels * panel_of_c > cache * 3 / 8
+        assert rule(a_panels, wide, 1) == (wide, 1)  # c is visited once
+        assert rule(a_panels, strip, 2) == (strip, 1)  # all of it fits
+    assert rule(cache // 4 // A_PANEL, wide, 2) == (wide, 1)  # A is twice as large as the cache
+
+
+def test_a_product_without_columns_has_sums(rng):
+    a, sums = rng.standard_normal((5, 7), np.float32), np.full((1, 7), np.nan, np.float32)
+    gemm(np.empty((7, 0), np.float32), a, np.empty((5, 0), np.float32), a_unit_k=False,
+         b_unit_k=False, K=5, sums=sums)  # fmt: skip
+    np.testing.assert_array_equal(sums, np.cumsum(a, axis=0, dtype=np.float32)[-1:])
 
 
 def test_blocks_suffice_for_the_threads():
@@ -146,7 +163,7 @@ def test_sums_of_the_rows_of_a(rng, monkeypatch, M, K):
         np.testing.assert_array_equal(sums, want)
 
 
-@pytest.mark.parametrize("M", [1, MR - 1, MR, MR + 1, 8 * MR - 1, 8 * MR + 1])
+@pytest.mark.parametrize("M", [1, MR - 1, MR, MR + 1, GROUP - 1, GROUP + 1])
 @pytest.mark.parametrize("K", [1, 7, 17, KC + 9])
 def test_rows_that_lie_4_kib_apart_are_packed(rng, M, K):
     a = rng.standard_normal((M, 1024), np.float32)[:, :K]

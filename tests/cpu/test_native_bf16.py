@@ -99,15 +99,14 @@ for unit_k in (0, 1):
         tile(1, data(c), NR, data(packed_a), 1, MR, data(packed_b), words(k, 1), WRITE, 0)
         want = rounded_to_bfloat16(a).astype(float) @ rounded_to_bfloat16(b)
         np.testing.assert_allclose(c, want, rtol=0, atol=5e-6 * (k + 2), err_msg=str(k))
-        if not unit_k:  # the first panel of a group, packed with the others
-            wide = np.full((k, GROUP), np.nan, np.float32)
-            wide[:, :MR] = stored_a
-            panel, sums = words(k, 1) * MR + W, alloc((GROUP,))
-            group = alloc((GROUP // MR, panel))
-            pack_columns(data(group), panel, data(wide), GROUP, GROUP, k, 1, data(sums))
-            count = words(k, 1) * MR
-            np.testing.assert_array_equal(group[0, :count], packed_a[:count], err_msg=str(k))
-            np.testing.assert_array_equal(sums[:MR], np.cumsum(stored_a, 0, dtype=np.float32)[-1])
+        wide = rng.standard_normal((k, GROUP), np.float32)
+        count, sums = words(k, 1) * MR, alloc((GROUP,))
+        group = alloc((GROUP // MR, count + W))
+        pack_columns(data(group), count + W, data(wide), GROUP, GROUP, k, 1, data(sums))
+        for t, packed in enumerate(group):
+            pack_panel(data(packed_a), MR, data(wide) + 4 * t * MR, GROUP, 0, MR, k, 1)
+            np.testing.assert_array_equal(packed[:count], packed_a[:count], err_msg=str((k, t)))
+        np.testing.assert_array_equal(sums, np.cumsum(wide, 0, dtype=np.float32)[-1])
 """
 
 ATTENTION = """
@@ -140,10 +139,10 @@ for what in ("value", "dout"):
 CHUNKS = """
 import numpy as np
 import pytest
-from llmpy.cpu.classifier import PIECE
+from llmpy.cpu.gemm import KC
 from tests.cpu import test_classifier as tests
 
-tests.N, tests.PIECES, rng = PIECE + 17, (1, 100), np.random.default_rng({seed})
+tests.N, tests.PIECES, rng = 2 * KC + 17, (1, 100), np.random.default_rng({seed})
 tests.test_bits_do_not_depend_on_the_chunk(rng, pytest.MonkeyPatch(), False, True)
 """
 
@@ -210,7 +209,7 @@ def test_not_finite_pairs_without_the_jit(rng):
 
 
 def test_chunks_of_pairs_without_the_jit(rng):
-    """Where words are pairs, a piece of a sum has more terms; a chunk is whole pieces still."""
+    """Where words are pairs, a sum takes more terms at a time; those over positions don't."""
     code = CHUNKS.format(seed=rng.integers(1 << 30))
     run(PRETEND + code, NUMBA_DISABLE_JIT="1")
 

@@ -82,17 +82,26 @@ def test_softmax_rows(rng, seen, end):
     np.testing.assert_allclose(got[0], twin[0], rtol=2e-7)
 
 
-@pytest.mark.parametrize("run", [run_rounded_softmax, vector_rows.softmax_rows_bf16_twin])
+@pytest.mark.parametrize("value", [None, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("run", "exactly"),
+    [
+        (run_rounded_softmax, run_softmax),
+        (vector_rows.softmax_rows_bf16_twin, vector_rows.softmax_rows_twin),
+    ],
+)
 @pytest.mark.parametrize(("seen", "end"), [(seen, up(end, STEP * W)) for seen, end in CASES])
-def test_softmax_rows_as_words(rng, run, seen, end):
+def test_softmax_rows_as_words(rng, run, exactly, seen, end, value):
     """The words of what comes without rounding; the largest and the sums are of that."""
     scores, _ = causal(rng, seen, end)
-    exact = softmax(run_softmax if run is run_rounded_softmax else vector_rows.softmax_rows_twin,
-                    scores, seen, end, 0.37)  # fmt: skip
-    words, *got = softmax(run, scores, seen, end, 0.37)
-    want = words_twin(exact[0], True)
-    np.testing.assert_array_equal(words[:, : end // STEP].view(np.uint32), want)
-    for found, expected in zip(got, exact[1:], strict=True):
+    if value is not None:
+        scores[2, 0] = value
+    with np.errstate(invalid="ignore"):
+        powers, *want = softmax(exactly, scores, seen, end, 0.37)
+        words, *got = softmax(run, scores, seen, end, 0.37)
+    rounded = words_twin(powers, True)
+    np.testing.assert_array_equal(words[:, : end // STEP].view(np.uint32), rounded)
+    for found, expected in zip(got, want, strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
