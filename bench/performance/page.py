@@ -159,16 +159,16 @@ def results(records, names):
 
 def steps_table(records):
     """Tell each workload, beside its peers."""
-    head = ["workload", "dtype", "llmpy", "tokens/s", "GFLOP/s", "floor", "share", "GB"]
+    head = ["workload", "dtype", "runs", "llmpy", "tokens/s", "GFLOP/s", "floor", "share", "GB"]
     kinds = [kind for kind in MODES if any(r["who"].startswith(kind) for r in records.find("run"))]
     for kind in kinds:
         head += [NAMES[kind], "ratio", "GB"]
     rows = []
     for name, dtype, result in results(records, WORKLOADS):
         row = [
-            name, dtype, seconds(result.median_s), f"{result.tokens_per_s:.0f}",
-            f"{result.gflops:.0f}", seconds(result.floor_s), f"{result.floor_share:.0%}",
-            gigabytes(result.peak_rss_gb),
+            name, dtype, len(records.runs(name, dtype, OURS)), seconds(result.median_s),
+            f"{result.tokens_per_s:.0f}", f"{result.gflops:.0f}", seconds(result.floor_s),
+            f"{result.floor_share:.0%}", gigabytes(result.peak_rss_gb),
         ]  # fmt: skip
         for kind in kinds:
             row += peer_cells(records, name, dtype, kind)

@@ -197,9 +197,10 @@ def _emit_transposed(builder, rows):
     return rows
 
 
-def _name(function, name):
-    function.__name__ = name
-    return function
+def _with_twin(twin, typing, name):
+    """Give a twin and its intrinsic, of that name."""
+    twin.__name__, typing.__name__ = f"{name}_twin", name
+    return twin, with_twin(twin)(typing)
 
 
 def _define_transpose(R, name, bf16):
@@ -233,7 +234,7 @@ def _define_transpose(R, name, bf16):
 
         return types.void(types.intp, types.intp, types.intp), codegen
 
-    return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
+    return _with_twin(twin, typing, name)
 
 
 def _define_copy(R, name, bf16):
@@ -274,7 +275,7 @@ def _define_copy(R, name, bf16):
 
         return types.void(types.intp, types.intp, types.intp), codegen
 
-    return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
+    return _with_twin(twin, typing, name)
 
 
 def _define_row(name, bf16):
@@ -292,7 +293,7 @@ def _define_row(name, bf16):
 
         return types.void(types.intp, types.intp), codegen
 
-    return _name(twin, f"{name}_twin"), with_twin(_name(twin, f"{name}_twin"))(_name(typing, name))
+    return _with_twin(twin, typing, name)
 
 
 transpose_mr_twin, transpose_mr = _define_transpose(MR, "transpose_mr", False)

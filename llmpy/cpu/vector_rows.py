@@ -159,12 +159,6 @@ def _emit_masked_loop(builder, seen, end, carried, body, step=W):
 # the rows of attention
 
 
-def _store_words_twin(to, row, bf16):
-    """Write a row as words."""
-    words = words_twin(row, bf16)
-    words_at(to, words.size)[:] = words
-
-
 def softmax_rows_twin(S, stride, seen, end, factor, largest, sums, bf16=False):
     for i in range(ROWS):
         at_row = S + 4 * i * stride
@@ -176,7 +170,8 @@ def softmax_rows_twin(S, stride, seen, end, factor, largest, sums, bf16=False):
         row[count:] = 0
         floats_at(largest, ROWS)[i] = m
         floats_at(sums, ROWS)[i] = row.sum()
-        _store_words_twin(at_row, row, bf16)
+        words = words_twin(row, bf16)
+        words_at(at_row, words.size)[:] = words
 
 
 def softmax_rows_bf16_twin(*arguments):
