@@ -8,8 +8,9 @@ Rows, which are queries, are taken in blocks, whose scores lie in scratch memory
                dQ = scale dS K;  dK = scale dS^T Q;  dV = P^T dout
 
 Forward, a block of ROW_BLOCK rows meets all keys up to its last row at once. Backward, a block of
-BLOCK rows meets one block of BLOCK keys after the other, from the diagonal to the first, so that
-what they make stays in the second cache (L2).
+BLOCK rows meets one block of BLOCK keys after the other, from the diagonal to the first, in strips
+of MR keys, so that what they make stays in the first two caches (L1, L2). S and dP are transposed
+there, a row for each key: dK and dV read them where they lie.
 
 A task is a piece of a head. Of few heads there are several pieces, each with blocks of rows from
 the whole length, so that all cost the same. Forward, the threads decide how many, since no row
@@ -25,21 +26,22 @@ from numba import get_num_threads
 from .attention_blocks import (
     all_finite,
     dots,
-    gradient_block,
+    gradient_strip,
     pack_rows,
     plain_product,
     product,
     scores,
     softmax_block,
+    strip_product,
+    strip_scores,
     take_rows,
-    transposed_product,
     up,
     write_rows,
 )
-from .jit import inlined, kernel, plain
+from .jit import inlined, kernel, part, plain
 from .memory import data, max_threads, scratch_at
 from .packing import copy_rows, words
-from .simd import MR, NR, W, floats
+from .simd import MR, NR, PAIRS, W, floats
 from .tasks import integers, run
 from .tile import ADD, WRITE
 from .vector_math import LOG2E
@@ -143,14 +145,14 @@ def add_values(s, first, rows, length, HS, bf16):
     add_earlier_values(s, first, rows, length, HS, bf16)
     panel, skipped = words(length, bf16) * NR, 4 * words(first, bf16)
     V, mode = s.V + skipped * NR, ADD if first else WRITE
-    product(s.O, up(HS, NR), s.S + skipped, s.stride, V, panel, rows, rows, 0, HS, mode, bf16)
+    product(s.O, up(HS, NR), s.S + skipped, s.stride, 1, V, panel, rows, rows, 0, HS, mode, bf16)
 
 
 @inlined
 def add_earlier_values(s, first, rows, length, HS, bf16):
     """Write O = E V over the keys before the block."""
     panel = words(length, bf16) * NR
-    product(s.O, up(HS, NR), s.S, s.stride, s.V, panel, rows, first, first, HS, WRITE, bf16)
+    product(s.O, up(HS, NR), s.S, s.stride, 1, s.V, panel, rows, first, first, HS, WRITE, bf16)
 
 
 @inlined
@@ -182,32 +184,34 @@ def attention_forward(out, lse, qkv, *, NH, bf16=False):
 # ----------------------------------------------------------------------------------------------
 # backward
 
-Backward = namedtuple("Backward", "Q dO Qb dOb KT VT K S dS dQ lse D panel end")
+Backward = namedtuple("Backward", "QT dOT Q dO K V KP S dP pairs dQ lse D end")
 
 
 @plain
 def backward_scratch(at, T, HS, bf16):
     """Give the addresses of a thread's scratch, which begins at `at`.
 
-    Q, dO          rows of a block; Qb, dOb are the same packed over the rows
-    KT, VT         keys and values packed over HS; K, keys packed over the keys
+    QT, dOT        rows of a block packed over HS; Q, dO are the same packed over the rows
+    K, V           keys and values as words; KP, keys packed over the keys
+    S, dP          a row of BLOCK floats for each key: one strip of them, or all of a block
+    pairs          dS of a block where words are pairs of bfloat16, two keys to a word
     """
     n, heads = words(HS, bf16), up(HS, NR)
-    Q = at
-    dO = Q + 4 * BLOCK * n
-    Qb = dO + 4 * BLOCK * n
-    dOb = Qb + 4 * words(BLOCK, bf16) * heads
-    KT = dOb + 4 * words(BLOCK, bf16) * heads
-    VT = KT + 4 * up(T, NR) * n
-    K = VT + 4 * up(T, NR) * n
-    S = K + 4 * words(T, bf16) * heads
-    dS = S + 4 * BLOCK * BLOCK
-    dQ = dS + 4 * BLOCK * BLOCK
+    QT = at
+    dOT = QT + 4 * BLOCK * n
+    Q = dOT + 4 * BLOCK * n
+    dO = Q + 4 * words(BLOCK, bf16) * heads
+    K = dO + 4 * words(BLOCK, bf16) * heads
+    V = K + 4 * up(T, MR) * n
+    KP = V + 4 * up(T, MR) * n
+    S = KP + 4 * words(T, bf16) * heads
+    dP = S + 4 * BLOCK * BLOCK
+    pairs = dP + 4 * BLOCK * BLOCK
+    dQ = pairs + (4 * words(BLOCK, bf16) * BLOCK if bf16 and PAIRS else 0)
     lse = dQ + 4 * BLOCK * heads
     D = lse + 4 * BLOCK
-    panel = D + 4 * BLOCK
-    end = up(panel + 4 * (BLOCK * MR + W), 64)
-    return Backward(Q, dO, Qb, dOb, KT, VT, K, S, dS, dQ, lse, D, panel, end)
+    end = up(D + 4 * BLOCK, 64)
+    return Backward(QT, dOT, Q, dO, K, V, KP, S, dP, pairs, dQ, lse, D, end)
 
 
 @kernel
@@ -228,9 +232,9 @@ def backward_task(arguments, task, thread):
 
     blocks = -(-T // BLOCK)
     length = min(T, (blocks - piece) * BLOCK)
-    pack_rows(s.KT, qkv + 4 * C, ld, length, HS, 0, bf16)
-    pack_rows(s.VT, qkv + 8 * C, ld, length, HS, 0, bf16)
-    pack_rows(s.K, qkv + 4 * C, ld, length, HS, 1, bf16)
+    take_rows(s.K, qkv + 4 * C, ld, length, HS, bf16)
+    take_rows(s.V, qkv + 8 * C, ld, length, HS, bf16)
+    pack_rows(s.KP, qkv + 4 * C, ld, length, HS, 1, bf16)
     done = -1  # the last block of rows so far: the sums of later keys are to be begun
     for m in range(blocks_of_piece(piece, pieces, blocks)):
         i = block_of_piece(m, piece, pieces, blocks)
@@ -239,11 +243,13 @@ def backward_task(arguments, task, thread):
         take_block(s, q, do, out + 4 * first * C, lse + 4 * first, C, rows, HS, bf16)
         for j in range(i, -1, -1):
             at_sums, mode = 4 * j * BLOCK * heads, WRITE if j > done else ADD
-            make_weights(s, j, rows, j == i, scale, HS, bf16)
-            add_products(s, dK + at_sums, dV + at_sums, mode, j, rows, j == i, length, HS, bf16)
+            add_products(
+                s, dK + at_sums, dV + at_sums, mode, length, j, rows, j == i, scale, HS, bf16
+            )
             if j == i and not sums_finite(s.dQ, dK + at_sums, dV + at_sums, rows, HS):
-                make_weights(s, j, rows, j == i, scale, HS, bf16)
-                add_products_plainly(s, dK + at_sums, dV + at_sums, q, do, C, rows, HS, bf16)
+                add_products_plainly(
+                    s, dK + at_sums, dV + at_sums, q, do, C, j, rows, scale, HS, bf16
+                )
         write_rows(dqkv + 4 * first * ld, ld, s.dQ, heads, rows, HS, scale, WRITE)
         done = i
     if pieces == 1:
@@ -254,36 +260,42 @@ def backward_task(arguments, task, thread):
 @inlined
 def take_block(s, q, do, out, lse, C, rows, HS, bf16):
     """Bring a block of rows to scratch."""
-    take_rows(s.Q, q, 3 * C, rows, HS, bf16)
-    take_rows(s.dO, do, C, rows, HS, bf16)
-    pack_rows(s.Qb, q, 3 * C, rows, HS, 1, bf16)
-    pack_rows(s.dOb, do, C, rows, HS, 1, bf16)
+    pack_rows(s.QT, q, 3 * C, rows, HS, 0, bf16)
+    pack_rows(s.dOT, do, C, rows, HS, 0, bf16)
+    pack_rows(s.Q, q, 3 * C, rows, HS, 1, bf16)
+    pack_rows(s.dO, do, C, rows, HS, 1, bf16)
     dots(s.D, do, C, out, C, rows, HS)
     copy_rows(s.lse, rows, lse, rows, 1, rows, 0)
 
 
-@inlined
-def make_weights(s, j, rows, diagonal, scale, HS, bf16):
-    """Make P and dS of the block of rows with the keys of block j."""
-    keys, before = (rows, 0) if diagonal else (BLOCK, BLOCK)
-    at = 4 * j * BLOCK * words(HS, bf16)
-    scores(s.S, BLOCK, s.Q, s.KT + at, rows, keys, before, HS, bf16)
-    scores(s.dS, BLOCK, s.dO, s.VT + at, rows, keys, before, HS, bf16)
-    gradient_block(s.S, s.dS, BLOCK, rows, keys, before, scale, s.lse, s.D)
+@part
+def make_strip(s, S, dP, j, t, rows, before, scale, HS, bf16, rounded):
+    """Make P and dS of the block of rows with strip t of block j, as words if `rounded`."""
+    key, at = t * MR, 4 * (j * BLOCK + t * MR) * words(HS, bf16)
+    strip_scores(S, BLOCK, s.K + at, s.QT, rows, key, before, HS, bf16)
+    strip_scores(dP, BLOCK, s.V + at, s.dOT, rows, key, before, HS, bf16)
+    pairs = s.pairs + 4 * (key // 2) * BLOCK
+    gradient_strip(S, dP, BLOCK, rows, key, before, scale, s.lse, s.D, pairs, rounded)
 
 
 @inlined
-def add_products(s, dK, dV, mode, j, rows, diagonal, length, HS, bf16):
-    """Add the products of P and dS with a block to dK, dV and dQ; dQ begins with the diagonal."""
+def add_products(s, dK, dV, mode, length, j, rows, diagonal, scale, HS, bf16):
+    """Add what P and dS give to dK, dV and dQ; dQ begins with the diagonal.
+
+    The strips of P lie in one place, one after the other. So do those of dS where dQ takes it from
+    `pairs`; elsewhere they lie beside each other.
+    """
     keys, before = (rows, 0) if diagonal else (BLOCK, BLOCK)
-    heads, panel = up(HS, NR), s.panel
-    transposed_product(dV, heads, s.S, s.dOb, BLOCK, rows, keys, before, HS, mode, bf16, panel)
-    transposed_product(dK, heads, s.dS, s.Qb, BLOCK, rows, keys, before, HS, mode, bf16, panel)
-    if bf16:
-        copy_rows(s.dS, BLOCK, s.dS, BLOCK, up(rows, MR), BLOCK, bf16)
-    K, mode = s.K + 4 * words(j * BLOCK, bf16) * NR, WRITE if diagonal else ADD
-    panel = words(length, bf16) * NR
-    product(s.dQ, heads, s.dS, BLOCK, K, panel, rows, keys, before, HS, mode, bf16)
+    heads, in_pairs = up(HS, NR), PAIRS and bf16
+    for t in range(-(-keys // MR)):
+        key, S, dP = t * MR, s.S, s.dP + (0 if in_pairs else 4 * t * MR * BLOCK)
+        make_strip(s, S, dP, j, t, rows, before, scale, HS, bf16, bf16)
+        to = 4 * key * heads
+        strip_product(dV + to, heads, S, BLOCK, s.dO, rows, key, before, HS, mode, bf16)
+        strip_product(dK + to, heads, dP, BLOCK, s.Q, rows, key, before, HS, mode, bf16)
+    weights, KP = s.pairs if in_pairs else s.dP, s.KP + 4 * words(j * BLOCK, bf16) * NR
+    panel, mode = words(length, bf16) * NR, WRITE if diagonal else ADD
+    product(s.dQ, heads, weights, 1, BLOCK, KP, panel, rows, keys, before, HS, mode, bf16)
 
 
 @inlined
@@ -297,15 +309,18 @@ def sums_finite(dQ, dK, dV, rows, HS):
 
 
 @inlined
-def add_products_plainly(s, dK, dV, q, do, C, rows, HS, bf16):
+def add_products_plainly(s, dK, dV, q, do, C, j, rows, scale, HS, bf16):
     """Do what `add_products` does with the block on the diagonal, leaving out masked pairs."""
     ld, heads = 3 * C, up(HS, NR)
+    for t in range(-(-rows // MR)):
+        at = 4 * t * MR * BLOCK
+        make_strip(s, s.S + at, s.dP + at, j, t, rows, 0, scale, HS, bf16, 0)
     for r in range(rows):
-        row, column, to = 4 * r * BLOCK, 4 * (r * BLOCK + r), 4 * r * heads
+        column, row, to = 4 * r, 4 * (r * BLOCK + r), 4 * r * heads
         at_q, at_do, left = q + 4 * r * ld, do + 4 * r * C, rows - r  # from the diagonal on
-        plain_product(s.dQ + to, s.dS + row, 1, q + 4 * C, ld, r + 1, 0, HS, WRITE, bf16)
-        plain_product(dK + to, s.dS + column, BLOCK, at_q, ld, left, r % 2, HS, WRITE, bf16)
-        plain_product(dV + to, s.S + column, BLOCK, at_do, C, left, r % 2, HS, WRITE, bf16)
+        plain_product(s.dQ + to, s.dP + column, BLOCK, q + 4 * C, ld, r + 1, 0, HS, WRITE, bf16)
+        plain_product(dK + to, s.dP + row, 1, at_q, ld, left, r % 2, HS, WRITE, bf16)
+        plain_product(dV + to, s.S + row, 1, at_do, C, left, r % 2, HS, WRITE, bf16)
 
 
 @kernel

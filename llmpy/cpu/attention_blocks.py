@@ -1,10 +1,11 @@
 """What attention is made of: products, weights and their derivatives on blocks of one head.
 
-A block has rows, which are queries, and columns, which are keys. It is causal: row r sees the first
-`before` + r + 1 columns, all of them where `before` is at least their number. What no row of a
-panel sees is not computed; the weights of other masked pairs are set to 0. A product with 0 adds
-nothing to a sum, unless the other factor is infinity or NaN: then `plain_product` makes it, by
-loops over the pairs that are there, with the same bits for all that those don't reach.
+A block has rows, which are queries, and keys. It is causal: row r sees the first `before` + r + 1
+keys, all of them where `before` is at least their number. Its scores lie by rows forward, and by
+keys backward, in strips of MR keys. What no row of a panel sees is not computed; the weights of
+other masked pairs are set to 0. A product with 0 adds nothing to a sum, unless the other factor is
+infinity or NaN: then `plain_product` makes it, by loops over the pairs that are there, with the
+same bits for all that those don't reach.
 
 Addresses are integers (bytes), strides and sizes count words (tile.py). `bf16` is 1 for products of
 bfloat16, 0 for float32.
@@ -98,41 +99,49 @@ def scores(S, stride, rows_a, keys_b, rows, keys, before, HS, bf16):
 
 
 @part
-def product(c, ldc, weights, stride, b, b_panel, rows, keys, before, HS, mode, bf16):
+def strip_scores(S, stride, keys_a, rows_b, rows, key, before, HS, bf16):
+    """Write S = keys rows^T, of the MR keys from `key` on, and rows that are packed over HS."""
+    k = words(HS, bf16)
+    for p in range(first_panel(key, before), -(-rows // NR)):
+        tile(bf16, S + 4 * p * NR, stride, keys_a, k, 1, rows_b + 4 * p * NR * k, k, WRITE, 0)
+
+
+@plain
+def first_panel(key, before):
+    """Give the first panel of NR rows with one that sees a key."""
+    return max(0, (key - before) // NR)
+
+
+@part
+def product(c, ldc, weights, a_row, a_k, b, b_panel, rows, keys, before, HS, mode, bf16):
     """Write c = weights b, or add it: a row of c is a weighted sum of the rows of b that it sees.
 
+    weights     words; a_row, a_k from one row to the next, and from one key to the next
     b, b_panel  packed over its rows, and the words from one panel to the next
     """
     for p in range(-(-HS // NR)):
         for q in range(0, keys, PIECE):
             first = words(q, bf16)
-            a, at_b = weights + 4 * first, b + 4 * (p * b_panel + first * NR)
+            a, at_b = weights + 4 * first * a_k, b + 4 * (p * b_panel + first * NR)
             for t in range(-(-rows // MR)):
                 k = words(min(min(keys, before + t * MR + MR) - q, PIECE), bf16)
                 if k > 0:
                     to, now = c + 4 * (t * MR * ldc + p * NR), ADD if q else mode
-                    tile(bf16, to, ldc, a + 4 * t * MR * stride, stride, 1, at_b, k, now, 0)
+                    tile(bf16, to, ldc, a + 4 * t * MR * a_row, a_row, a_k, at_b, k, now, 0)
 
 
 @part
-def transposed_product(c, ldc, weights, b, block, rows, keys, before, HS, mode, bf16, panel):
-    """Write c = weights^T b, or add it: a row of c is a weighted sum of the rows that see it.
+def strip_product(c, ldc, weights, stride, b, rows, key, before, HS, mode, bf16):
+    """Write c = weights b, or add it, for the MR keys from `key` on: sums over what sees them.
 
-    weights  `block` floats from one row to the next
+    weights  rows of words, `stride` from one to the next
     b        packed over its `rows` rows
-    panel    scratch for a packed panel of weights^T, where words are not float32
     """
-    for t in range(-(-keys // MR)):
-        skipped = max(0, t * MR - before)  # rows that see none of the panel's keys
-        k = words(rows - skipped, bf16)
-        a, a_k = weights + 4 * (skipped * block + t * MR), block
-        if bf16:
-            pack_panel(panel, MR, a, block, 0, MR, rows - skipped, bf16)
-            a, a_k = panel, MR
-        for p in range(-(-HS // NR)):
-            at_b = b + 4 * (p * words(rows, bf16) + words(skipped, bf16)) * NR
-            to = c + 4 * (t * MR * ldc + p * NR)
-            tile(bf16, to, ldc, a, 1, a_k, at_b, k, mode, 0)
+    skipped = max(0, key - before)  # rows that see none of the keys
+    first, k = words(skipped, bf16), words(rows - skipped, bf16)
+    for p in range(-(-HS // NR)):
+        at_b = b + 4 * (p * words(rows, bf16) + first) * NR
+        tile(bf16, c + 4 * p * NR, ldc, weights + 4 * first, stride, 1, at_b, k, mode, 0)
 
 
 @part(fastmath=FUSED)
@@ -180,9 +189,15 @@ def softmax_block(S, stride, rows, before, factor, largest, sums, bf16):
 
 
 @inlined
-def gradient_block(S, dP, block, rows, keys, before, scale, lse, D):
-    """Turn scores s into P = e^(scale s - lse), and dP into dS = P (dP - D)."""
-    for r in range(0, rows, ROWS):
-        end = up(min(keys, before + r // MR * MR + MR), W)
-        seen, at = min(end, before + r + 1), 4 * r * block
-        gradient_rows(S + at, dP + at, block, seen, end, scale, lse + 4 * r, D + 4 * r)
+def gradient_strip(S, dP, stride, rows, key, before, scale, lse, D, pairs, bf16):
+    """Turn scores s into words of P = e^(scale s - lse), and dP into those of dS = P (dP - D).
+
+    S, dP   strips of the MR keys from `key` on
+    lse, D  a float for each row
+    pairs   words of dS of two keys each, where words are pairs: see `gradient_rows`
+    """
+    begin, end = first_panel(key, before) * NR, up(rows, NR)
+    for r in range(0, MR, ROWS):
+        at, to = 4 * r * stride, pairs + 4 * (r // 2) * stride
+        first = key + r - before
+        gradient_rows(S + at, dP + at, stride, first, begin, end, rows, scale, lse, D, to, bf16)

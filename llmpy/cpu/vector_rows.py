@@ -1,8 +1,9 @@
 """The softmax of attention and its derivative, in LLVM IR: some rows at a time, in whole vectors.
 
-The rows are those of a causal block of scores: the first sees its first `seen` columns, each
-following one a column more. What a row doesn't see, up to `end`, is masked: whatever is there, NaN
-too, it comes out as 0. The exponential is one of base 2:
+The rows are those of a causal block of scores. For the softmax a row is a query, and sees its first
+columns, each following row one more. For the derivative it is a key, which all columns see but the
+first ones, one more of them in each following row. What is masked comes out as 0, whatever is
+there, NaN too. The exponential is one of base 2:
 
     2^y = 2^n 2^f,   n = y rounded,   f = y - n in [-1/2, 1/2]
 
@@ -16,7 +17,7 @@ from llvmlite import ir
 from numba import types
 
 from .jit import inlined
-from .packing import STEP, emit_words_of_row, words_twin
+from .packing import STEP, emit_words_of_column, emit_words_of_row, words_twin
 from .simd import (
     MR,
     W,
@@ -246,45 +247,115 @@ def softmax_rows(S, stride, seen, end, factor, largest, sums, bf16):
         float_softmax_rows(S, stride, seen, end, factor, largest, sums)
 
 
-def gradient_rows_twin(S, dP, stride, seen, end, scale, lse, D):
+def gradient_rows_twin(S, dP, stride, first, begin, end, count, scale, lse, D, pairs, bf16=False):
+    columns, step, made = np.arange(begin, end), STEP if bf16 else 1, []
+    lse, D = floats_at(lse, end)[begin:], floats_at(D, end)[begin:]
     for i in range(ROWS):
-        p, dp = floats_at(S + 4 * i * stride, end), floats_at(dP + 4 * i * stride, end)
-        count = min(end, seen + i)
-        y = p[:count] * np.float32(scale) - floats_at(lse, ROWS)[i]
-        p[:count] = exp2_twin(y * LOG2E)
-        dp[:count] = p[:count] * (dp[:count] - floats_at(D, ROWS)[i])
-        p[count:] = dp[count:] = 0
+        seen = (columns >= first + i) & (columns < count)
+        s, dp = (floats_at(x + 4 * (i * stride + begin), end - begin) for x in (S, dP))
+        p = np.where(seen, exp2_twin((s * np.float32(scale) - lse) * LOG2E), 0)
+        made.append(np.where(seen, p * (dp - D), 0))
+        for x, row in ((S, p), (dP, made[i])):
+            words = words_twin(row, bf16)
+            words_at(x + 4 * (i * stride + begin // step), words.size)[:] = words
+    if step == 2:
+        for i in range(0, ROWS, 2):
+            words = words_twin(np.stack(made[i : i + 2], axis=-1), bf16)
+            words_at(pairs + 4 * (i // 2 * stride + begin), words.size)[:] = words.ravel()
 
 
-@with_twin(gradient_rows_twin)
-def gradient_rows(typingctx, S, dP, stride, seen, end, scale, lse, D):
-    """Turn ROWS rows of scores s into P = e^(scale s - lse), and those of dP into P (dP - D).
+def gradient_rows_bf16_twin(*arguments):
+    gradient_rows_twin(*arguments, bf16=True)
 
-    S, dP, stride, seen, end  as in softmax_rows
-    lse, D                    ROWS floats each; scale s is at most lse, but for rounding
-    """
+
+def _define_gradient_rows(twin, bf16):
+    step = STEP if bf16 else 1
 
     def codegen(context, builder, signature, args):
-        S, dP, stride, seen, end, scale, lse, D = args
-        S, dP, lse, D = (builder.inttoptr(x, f32.as_pointer()) for x in (S, dP, lse, D))
-        offsets = [builder.mul(stride, ir.Constant(i64, i)) for i in range(ROWS)]
-        shifts, means = (
-            [splat(builder, builder.load(at(builder, x, i))) for i in range(ROWS)] for x in (lse, D)
+        S, dP, stride, first, begin, end, count, scale, lse, D, pairs = args
+        S, dP, lse, D, pairs = (
+            builder.inttoptr(x, f32.as_pointer()) for x in (S, dP, lse, D, pairs)
         )
+        offsets = [builder.mul(stride, ir.Constant(i64, i)) for i in range(ROWS)]
         scale = splat(builder, scale)
 
-        def derive(j, carried, visible):
+        def derive(j, visible):
+            places = [_moved(builder, j, half * W) for half in range(step)]
+            shifts, means = ([load(builder, at(builder, x, k)) for k in places] for x in (lse, D))
+            made = []
             for i, offset in enumerate(offsets):
-                p_place, dp_place = (at(builder, at(builder, x, offset), j) for x in (S, dP))
-                x = builder.fsub(builder.fmul(load(builder, p_place), scale), shifts[i])
-                y = builder.fmul(x, _same(float(LOG2E)))
-                p = _emit_exp2(builder, _emit_smaller(builder, _same(HIGHEST), y))
-                dp = builder.fmul(p, builder.fsub(load(builder, dp_place), means[i]))
-                store(builder, visible(i, p, _same(0.0)), p_place)
-                store(builder, visible(i, dp, _same(0.0)), dp_place)
+                p_row, dp_row = (at(builder, x, offset) for x in (S, dP))
+                powers, derived = [], []
+                for k, shift, mean in zip(places, shifts, means, strict=True):
+                    x = builder.fmul(load(builder, at(builder, p_row, k)), scale)
+                    y = builder.fmul(builder.fsub(x, shift), _same(float(LOG2E)))
+                    p = _emit_exp2(builder, _emit_smaller(builder, _same(HIGHEST), y))
+                    dp = builder.fsub(load(builder, at(builder, dp_row, k)), mean)
+                    powers.append(visible(i, k, p))
+                    derived.append(visible(i, k, builder.fmul(p, dp)))
+                _emit_words(builder, powers, p_row, j, bf16)
+                _emit_words(builder, derived, dp_row, j, bf16)
+                made.append(derived)
+            if step == 2:
+                for i in range(0, ROWS, 2):
+                    row = at(builder, pairs, offsets[i // 2])
+                    for k, *numbers in zip(places, *made[i : i + 2], strict=True):
+                        words = emit_words_of_column(builder, numbers, bf16)
+                        store(builder, words, at(builder, row, k))
+
+        def masked(i, j, value):
+            """Emit the value where row i sees a column from j on, and 0 elsewhere."""
+            columns = builder.add(splat(builder, builder.trunc(j, i32)), _integers(range(W)))
+            low = splat(builder, builder.trunc(_moved(builder, first, i), i32))
+            high = splat(builder, builder.trunc(count, i32))
+            seen = builder.and_(
+                builder.icmp_signed(">=", columns, low), builder.icmp_signed("<", columns, high)
+            )
+            return builder.select(seen, value, _same(0.0))
+
+        def body(j, carried):
+            after = _moved(builder, j, step * W)
+            all_seen = builder.and_(
+                builder.icmp_signed(">=", j, _moved(builder, first, ROWS - 1)),
+                builder.icmp_signed("<=", after, count),
+            )
+            with builder.if_else(all_seen) as (plain, careful):
+                with plain:
+                    derive(j, lambda i, j, value: value)
+                with careful:
+                    derive(j, masked)
             return []
 
-        _emit_masked_loop(builder, seen, end, [], derive)
+        _emit_loop(builder, begin, end, step * W, [], body)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 5, types.float32, *[types.intp] * 2), codegen
+    def typing(typingctx, S, dP, stride, first, begin, end, count, scale, lse, D, pairs):
+        arguments = [types.intp] * 7 + [types.float32] + [types.intp] * 3
+        return types.void(*arguments), codegen
+
+    typing.__name__ = twin.__name__.removesuffix("_twin")
+    return with_twin(twin)(typing)
+
+
+float_gradient_rows = _define_gradient_rows(gradient_rows_twin, False)
+gradient_rows_bf16 = _define_gradient_rows(gradient_rows_bf16_twin, True)
+
+
+@inlined
+def gradient_rows(S, dP, stride, first, begin, end, count, scale, lse, D, pairs, bf16):
+    """Turn ROWS rows of scores s into words of P = e^(scale s - lse), those of dP into P (dP - D).
+
+    Words go over what they are made of, from the first of a row.
+
+    S, dP, stride  the first rows; floats from one to the next
+    first          the first column that sees the first row, each following row one more
+    begin, end     columns to make, multiples of W, of W words for bf16
+    count          columns that are there; from it on, they come out as 0
+    lse, D         a float for each column; scale s is at most lse, but for rounding
+    pairs          where the words of dS of two rows each go, `stride` words apart, if words are
+                   pairs: sums over the keys read them
+    """
+    if bf16:
+        gradient_rows_bf16(S, dP, stride, first, begin, end, count, scale, lse, D, pairs)
+    else:
+        float_gradient_rows(S, dP, stride, first, begin, end, count, scale, lse, D, pairs)

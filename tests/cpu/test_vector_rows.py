@@ -25,8 +25,13 @@ def run_rounded_softmax(S, stride, seen, end, factor, largest, sums):
 
 
 @njit
-def run_gradient(S, dP, stride, seen, end, scale, lse, D):
-    vector_rows.gradient_rows(S, dP, stride, seen, end, scale, lse, D)
+def run_gradient(S, dP, stride, first, begin, end, count, scale, lse, D, pairs):
+    vector_rows.gradient_rows(S, dP, stride, first, begin, end, count, scale, lse, D, pairs, 0)
+
+
+@njit
+def run_rounded_gradient(S, dP, stride, first, begin, end, count, scale, lse, D, pairs):
+    vector_rows.gradient_rows(S, dP, stride, first, begin, end, count, scale, lse, D, pairs, 1)
 
 
 def rows_of(values):
@@ -44,14 +49,16 @@ def softmax(run, scores, seen, end, factor):
     return S[:, :end], largest, sums
 
 
-def gradient(run, scores, dP, seen, end, scale, lse, D):
-    """Give P and dS; check that nothing behind `end` is touched."""
-    S, dS = rows_of(scores), rows_of(dP)
-    lse, D = rows_of(lse), rows_of(D)
-    run(data(S), data(dS), S.shape[1], seen, end, np.float32(scale), data(lse), data(D))
-    assert np.array_equal(S[:, end:], scores[:, end:], equal_nan=True)
-    assert np.array_equal(dS[:, end:], dP[:, end:], equal_nan=True)
-    return S[:, :end], dS[:, :end]
+def gradient(run, scores, dP, where, scale, lse, D):
+    """Give P, dS and pairs from `begin` on; check that nothing else is touched."""
+    _, begin, end, _ = where
+    S, dS, pairs, lse, D = map(rows_of, (scores, dP, scores, lse, D))
+    arguments = *where, np.float32(scale), data(lse), data(D), data(pairs)
+    run(data(S), data(dS), S.shape[1], *arguments)
+    for got, before in ((S, scores), (dS, dP), (pairs, scores)):
+        for outside in (slice(begin // STEP), slice(end, None)):
+            assert np.array_equal(got[:, outside], before[:, outside], equal_nan=True)
+    return S, dS, pairs
 
 
 def causal(rng, seen, end):
@@ -105,22 +112,71 @@ def test_softmax_rows_as_words(rng, run, exactly, seen, end, value):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("seen", "end"), CASES)
-def test_gradient_rows(rng, seen, end):
-    scores, visible = causal(rng, seen, end)
-    dP = rng.standard_normal(scores.shape).astype(np.float32)
-    dP[:, :end][~visible] = np.nan
-    lse = (30 + rng.random(ROWS)).astype(np.float32)
-    D = rng.standard_normal(ROWS).astype(np.float32)
-    got = gradient(run_gradient, scores, dP, seen, end, 0.37, lse, D)
-    twin = gradient(vector_rows.gradient_rows_twin, scores, dP, seen, end, 0.37, lse, D)
-    x = np.where(visible, scores[:, :end], 0).astype(float) * np.float32(0.37).astype(float)
-    P = np.where(visible, np.exp(x - lse[:, None]), 0)
-    dS = np.where(visible, P * (dP[:, :end].astype(float) - D[:, None]), 0)
-    for p, ds in (got, twin):
-        np.testing.assert_allclose(p, P, rtol=5e-6)  # of an argument near 30, rounded
-        np.testing.assert_allclose(ds, dS, rtol=5e-6, atol=1e-20)
-    np.testing.assert_allclose(got[0], twin[0], rtol=2e-7)
+# the first column that sees the first row, the columns to make, and those that are there: all see
+# all, or the first vectors a part, or the last ones aren't there, or no column sees the last rows
+V = STEP * W
+WHERE = [
+    (-90, 0, 2 * V, 2 * V), (-ROWS, 0, V, V - 1), (0, 0, 2 * V, 2 * V), (V + 3, V, 4 * V, 4 * V),
+    (2 * V - 1, V, 3 * V, 2 * V + 2), (1, 0, V, 3), (V - ROWS + 1, 0, 2 * V, 2 * V - 1),
+]  # fmt: skip
+
+
+def gradient_case(rng, where):
+    """Draw scores, dP, lse and D; what no column sees is anything."""
+    first, _, end, count = where
+    columns, shape = np.arange(end + AROUND), (ROWS, end + AROUND)
+    visible = (columns >= first + np.arange(ROWS)[:, None]) & (columns < count)
+    anything = rng.choice([np.nan, np.inf, -np.inf, 1e30], shape)
+    scores = np.where(visible, 3 * rng.standard_normal(shape), anything).astype(np.float32)
+    dP = np.where(visible, rng.standard_normal(shape), anything).astype(np.float32)
+    lse = np.where(columns < count, 30 + rng.random(end + AROUND), np.nan).astype(np.float32)
+    D = np.where(columns < count, rng.standard_normal(end + AROUND), np.nan).astype(np.float32)
+    return scores, dP, lse, D, visible
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_gradient_rows(rng, where):
+    _, begin, end, _ = where
+    *case, visible = gradient_case(rng, where)
+    scores, dP, lse, D = case
+    visible = visible[:, begin:end]
+    with np.errstate(invalid="ignore", over="ignore"):
+        got = gradient(run_gradient, scores, dP, where, 0.37, lse, D)
+        twin = gradient(vector_rows.gradient_rows_twin, scores, dP, where, 0.37, lse, D)
+        scores, dP, lse, D = (x[..., begin:end].astype(float) for x in (scores, dP, lse, D))
+        P = np.where(visible, np.exp(scores * np.float32(0.37).astype(float) - lse), 0)
+        dS = np.where(visible, P * (dP - D), 0)
+    for p, ds, _ in (got, twin):
+        np.testing.assert_allclose(p[:, begin:end], P, rtol=5e-6)  # of an argument near 30, rounded
+        np.testing.assert_allclose(ds[:, begin:end], dS, rtol=5e-6, atol=1e-20)
+    np.testing.assert_allclose(got[0][:, begin:end], twin[0][:, begin:end], rtol=2e-7)
+
+
+@pytest.mark.parametrize("value", [None, np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("run", "exactly"),
+    [
+        (run_rounded_gradient, run_gradient),
+        (vector_rows.gradient_rows_bf16_twin, vector_rows.gradient_rows_twin),
+    ],
+)
+@pytest.mark.parametrize("where", WHERE)
+def test_gradient_rows_as_words(rng, run, exactly, where, value):
+    """The words of what comes without rounding: along the rows, and of dS of two rows each."""
+    _, begin, end, count = where
+    scores, dP, lse, D, _ = gradient_case(rng, where)
+    if value is not None:
+        scores[1, count - 1] = value
+    with np.errstate(invalid="ignore", over="ignore"):
+        *want, _ = gradient(exactly, scores, dP, where, 0.37, lse, D)
+        *got, pairs = gradient(run, scores, dP, where, 0.37, lse, D)
+    for found, floats in zip(got, want, strict=True):
+        words = words_twin(floats[:, begin:end], True)
+        np.testing.assert_array_equal(found[:, begin // STEP : end // STEP].view(np.uint32), words)
+    if STEP == 2:
+        two = np.swapaxes(want[1][:, begin:end].reshape(ROWS // 2, 2, -1), 1, 2)
+        made = pairs[: ROWS // 2, begin:end].view(np.uint32)
+        np.testing.assert_array_equal(made, words_twin(two, True)[..., 0])
 
 
 def powers_of_two(run, y):
@@ -170,7 +226,7 @@ def test_ends_of_the_gradient(run):
     scores[:, 1:4] = 1e4, -1e4, np.nan
     dP = np.ones_like(scores)
     with np.errstate(over="ignore"):
-        P, dS = gradient(run, scores, dP, W, W, 1, np.zeros(ROWS), np.zeros(ROWS))
+        made = gradient(run, scores, dP, (-ROWS, 0, W, W), 1, np.zeros(W), np.zeros(W))
     want = [1, np.inf, 0, np.nan, *[1] * (W - 4)]
-    for row in (*P, *dS):
+    for row in (*made[0], *made[1]):
         np.testing.assert_array_equal(row, want)
