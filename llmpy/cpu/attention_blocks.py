@@ -2,10 +2,10 @@
 
 A block has rows, which are queries, and keys. It is causal: row r sees the first `before` + r + 1
 keys, all of them where `before` is at least their number. Its scores lie by rows forward, and by
-keys backward, in strips of MR keys. What no row of a panel sees is not computed; the weights of
-other masked pairs are set to 0. A product with 0 adds nothing to a sum, unless the other factor is
-infinity or NaN: then `plain_product` makes it, by loops over the pairs that are there, with the
-same bits for all that those don't reach.
+keys backward, in strips of MR keys. A vector of scores that are all masked is not computed; the
+weights of other masked pairs are set to 0. A product with 0 adds nothing to a sum, unless the other
+factor is infinity or NaN: then `plain_product` makes it, by loops over the pairs that are there,
+with the same bits for all that those don't reach.
 
 Addresses are integers (bytes), strides and sizes count words (tile.py). `bf16` is 1 for products of
 bfloat16, 0 for float32.
@@ -16,7 +16,7 @@ import numpy as np
 from .jit import inlined, part, plain
 from .packing import STEP, copy_rows, pack_panel, word, words
 from .simd import MR, NR, PAIRS, W, bits_of_float, floats
-from .tile import ADD, WRITE, add_pair, tile
+from .tile import ADD, WRITE, add_pair, edge_tile, tile
 from .vector_math import FUSED, dot
 from .vector_rows import ROWS, gradient_rows, softmax_rows
 
@@ -95,21 +95,34 @@ def scores(S, stride, rows_a, keys_b, rows, keys, before, HS, bf16):
     for p in range(-(-keys // NR)):
         for t in range(max(0, (p * NR - before) // MR), -(-rows // MR)):  # not those that see none
             a, b = rows_a + 4 * t * MR * k, keys_b + 4 * p * NR * k
-            tile(bf16, S + 4 * (t * MR * stride + p * NR), stride, a, k, 1, b, k, WRITE, 0)
+            to, seen = S + 4 * (t * MR * stride + p * NR), before + t * MR + MR - p * NR
+            score_tile(to, stride, a, b, k, up(seen, W), bf16)
+
+
+@inlined
+def score_tile(S, stride, a, b, k, cols, bf16):
+    """Write a tile of scores: whole vectors, `cols` columns of them."""
+    if cols < NR:
+        edge_tile(bf16, S, stride, a, k, 1, b, k, WRITE, 0, MR, cols)
+    else:
+        tile(bf16, S, stride, a, k, 1, b, k, WRITE, 0)
+
+
+@plain
+def blind_rows(key, before, unit):
+    """Count the rows that see none of the keys from `key` on, in whole units."""
+    return max(0, (key - before) // unit * unit)
 
 
 @part
 def strip_scores(S, stride, keys_a, rows_b, rows, key, before, HS, bf16):
     """Write S = keys rows^T, of the MR keys from `key` on, and rows that are packed over HS."""
-    k = words(HS, bf16)
-    for p in range(first_panel(key, before), -(-rows // NR)):
-        tile(bf16, S + 4 * p * NR, stride, keys_a, k, 1, rows_b + 4 * p * NR * k, k, WRITE, 0)
-
-
-@plain
-def first_panel(key, before):
-    """Give the first panel of NR rows with one that sees a key."""
-    return max(0, (key - before) // NR)
+    k, row = words(HS, bf16), blind_rows(key, before, W)
+    while row < rows:
+        skipped = row % NR
+        to, b = S + 4 * row, rows_b + 4 * ((row - skipped) * k + skipped)
+        score_tile(to, stride, keys_a, b, k, NR - skipped, bf16)
+        row += NR - skipped
 
 
 @part
@@ -137,7 +150,7 @@ def strip_product(c, ldc, weights, stride, b, rows, key, before, HS, mode, bf16)
     weights  rows of words, `stride` from one to the next
     b        packed over its `rows` rows
     """
-    skipped = max(0, key - before)  # rows that see none of the keys
+    skipped = blind_rows(key, before, 1)
     first, k = words(skipped, bf16), words(rows - skipped, bf16)
     for p in range(-(-HS // NR)):
         at_b = b + 4 * (p * words(rows, bf16) + first) * NR
@@ -196,7 +209,8 @@ def gradient_strip(S, dP, stride, rows, key, before, scale, lse, D, pairs, bf16)
     lse, D  a float for each row
     pairs   words of dS of two keys each, where words are pairs: see `gradient_rows`
     """
-    begin, end = first_panel(key, before) * NR, up(rows, NR)
+    unit = W * STEP if bf16 else W
+    begin, end = blind_rows(key, before, unit), up(rows, unit)
     for r in range(0, MR, ROWS):
         at, to = 4 * r * stride, pairs + 4 * (r // 2) * stride
         first = key + r - before
