@@ -9,8 +9,8 @@ Rows, which are queries, are taken in blocks, whose scores lie in scratch memory
 
 Forward, a block of ROW_BLOCK rows meets all keys up to its last row at once. Backward, a block of
 BLOCK rows meets one block of BLOCK keys after the other, from the diagonal to the first, in strips
-of MR keys, so that what they make stays in the first two caches (L1, L2). S and dP are transposed
-there, a row for each key: dK and dV read them where they lie.
+of MR keys, so that what they make stays in the first two caches (L1, L2). Scores then lie by keys,
+a row for each: the products for dV and dK read P and dS as they lie.
 
 A task is a piece of a head. Of few heads there are several pieces, each with blocks of rows from
 the whole length, so that all cost the same. Forward, the threads decide how many, since no row
@@ -184,34 +184,34 @@ def attention_forward(out, lse, qkv, *, NH, bf16=False):
 # ----------------------------------------------------------------------------------------------
 # backward
 
-Backward = namedtuple("Backward", "QT dOT Q dO K V KP S dP pairs dQ lse D end")
+Backward = namedtuple("Backward", "QT dOT Qp dOp K V Kp S dP pairs dQ lse D end")
 
 
 @plain
 def backward_scratch(at, T, HS, bf16):
     """Give the addresses of a thread's scratch, which begins at `at`.
 
-    QT, dOT        rows of a block packed over HS; Q, dO are the same packed over the rows
-    K, V           keys and values as words; KP, keys packed over the keys
+    QT, dOT        rows of a block packed over HS; Qp, dOp are the same packed over the rows
+    K, V           keys and values as words; Kp, keys packed over the keys
     S, dP          a row of BLOCK floats for each key: one strip of them, or all of a block
     pairs          dS of a block where words are pairs of bfloat16, two keys to a word
     """
     n, heads = words(HS, bf16), up(HS, NR)
     QT = at
     dOT = QT + 4 * BLOCK * n
-    Q = dOT + 4 * BLOCK * n
-    dO = Q + 4 * words(BLOCK, bf16) * heads
-    K = dO + 4 * words(BLOCK, bf16) * heads
+    Qp = dOT + 4 * BLOCK * n
+    dOp = Qp + 4 * words(BLOCK, bf16) * heads
+    K = dOp + 4 * words(BLOCK, bf16) * heads
     V = K + 4 * up(T, MR) * n
-    KP = V + 4 * up(T, MR) * n
-    S = KP + 4 * words(T, bf16) * heads
+    Kp = V + 4 * up(T, MR) * n
+    S = Kp + 4 * words(T, bf16) * heads
     dP = S + 4 * BLOCK * BLOCK
     pairs = dP + 4 * BLOCK * BLOCK
     dQ = pairs + (4 * words(BLOCK, bf16) * BLOCK if bf16 and PAIRS else 0)
     lse = dQ + 4 * BLOCK * heads
     D = lse + 4 * BLOCK
     end = up(D + 4 * BLOCK, 64)
-    return Backward(QT, dOT, Q, dO, K, V, KP, S, dP, pairs, dQ, lse, D, end)
+    return Backward(QT, dOT, Qp, dOp, K, V, Kp, S, dP, pairs, dQ, lse, D, end)
 
 
 @kernel
@@ -234,7 +234,7 @@ def backward_task(arguments, task, thread):
     length = min(T, (blocks - piece) * BLOCK)
     take_rows(s.K, qkv + 4 * C, ld, length, HS, bf16)
     take_rows(s.V, qkv + 8 * C, ld, length, HS, bf16)
-    pack_rows(s.KP, qkv + 4 * C, ld, length, HS, 1, bf16)
+    pack_rows(s.Kp, qkv + 4 * C, ld, length, HS, 1, bf16)
     done = -1  # the last block of rows so far: the sums of later keys are to be begun
     for m in range(blocks_of_piece(piece, pieces, blocks)):
         i = block_of_piece(m, piece, pieces, blocks)
@@ -262,20 +262,22 @@ def take_block(s, q, do, out, lse, C, rows, HS, bf16):
     """Bring a block of rows to scratch."""
     pack_rows(s.QT, q, 3 * C, rows, HS, 0, bf16)
     pack_rows(s.dOT, do, C, rows, HS, 0, bf16)
-    pack_rows(s.Q, q, 3 * C, rows, HS, 1, bf16)
-    pack_rows(s.dO, do, C, rows, HS, 1, bf16)
+    pack_rows(s.Qp, q, 3 * C, rows, HS, 1, bf16)
+    pack_rows(s.dOp, do, C, rows, HS, 1, bf16)
     dots(s.D, do, C, out, C, rows, HS)
     copy_rows(s.lse, rows, lse, rows, 1, rows, 0)
 
 
 @part
-def make_strip(s, S, dP, j, t, rows, before, scale, HS, bf16, rounded):
-    """Make P and dS of the block of rows with strip t of block j, as words if `rounded`."""
-    key, at = t * MR, 4 * (j * BLOCK + t * MR) * words(HS, bf16)
+def make_strip(s, S, dP, j, key, rows, before, scale, HS, bf16, rounded):
+    """Make P and dS of the block of rows and the MR keys from `key` of block j on.
+
+    They go over S and dP, as words if `rounded`, as floats if not.
+    """
+    at = 4 * (j * BLOCK + key) * words(HS, bf16)
     strip_scores(S, BLOCK, s.K + at, s.QT, rows, key, before, HS, bf16)
     strip_scores(dP, BLOCK, s.V + at, s.dOT, rows, key, before, HS, bf16)
-    pairs = s.pairs + 4 * (key // 2) * BLOCK
-    gradient_strip(S, dP, BLOCK, rows, key, before, scale, s.lse, s.D, pairs, rounded)
+    gradient_strip(S, dP, BLOCK, rows, key, before, scale, s.lse, s.D, s.pairs, rounded)
 
 
 @inlined
@@ -287,15 +289,18 @@ def add_products(s, dK, dV, mode, length, j, rows, diagonal, scale, HS, bf16):
     """
     keys, before = (rows, 0) if diagonal else (BLOCK, BLOCK)
     heads, in_pairs = up(HS, NR), PAIRS and bf16
-    for t in range(-(-keys // MR)):
-        key, S, dP = t * MR, s.S, s.dP + (0 if in_pairs else 4 * t * MR * BLOCK)
-        make_strip(s, S, dP, j, t, rows, before, scale, HS, bf16, bf16)
+    for key in range(0, keys, MR):
+        S, dP = s.S, s.dP
+        if not in_pairs:
+            dP += 4 * key * BLOCK
+        make_strip(s, S, dP, j, key, rows, before, scale, HS, bf16, bf16)
         to = 4 * key * heads
-        strip_product(dV + to, heads, S, BLOCK, s.dO, rows, key, before, HS, mode, bf16)
-        strip_product(dK + to, heads, dP, BLOCK, s.Q, rows, key, before, HS, mode, bf16)
-    weights, KP = s.pairs if in_pairs else s.dP, s.KP + 4 * words(j * BLOCK, bf16) * NR
-    panel, mode = words(length, bf16) * NR, WRITE if diagonal else ADD
-    product(s.dQ, heads, weights, 1, BLOCK, KP, panel, rows, keys, before, HS, mode, bf16)
+        strip_product(dV + to, heads, S, BLOCK, s.dOp, rows, key, before, HS, mode, bf16)
+        strip_product(dK + to, heads, dP, BLOCK, s.Qp, rows, key, before, HS, mode, bf16)
+    dS = s.pairs if in_pairs else s.dP
+    Kp, panel = s.Kp + 4 * words(j * BLOCK, bf16) * NR, words(length, bf16) * NR
+    dQ_mode = WRITE if diagonal else ADD
+    product(s.dQ, heads, dS, 1, BLOCK, Kp, panel, rows, keys, before, HS, dQ_mode, bf16)
 
 
 @inlined
@@ -312,9 +317,9 @@ def sums_finite(dQ, dK, dV, rows, HS):
 def add_products_plainly(s, dK, dV, q, do, C, j, rows, scale, HS, bf16):
     """Do what `add_products` does with the block on the diagonal, leaving out masked pairs."""
     ld, heads = 3 * C, up(HS, NR)
-    for t in range(-(-rows // MR)):
-        at = 4 * t * MR * BLOCK
-        make_strip(s, s.S + at, s.dP + at, j, t, rows, 0, scale, HS, bf16, 0)
+    for key in range(0, rows, MR):
+        at = 4 * key * BLOCK
+        make_strip(s, s.S + at, s.dP + at, j, key, rows, 0, scale, HS, bf16, 0)
     for r in range(rows):
         column, row, to = 4 * r, 4 * (r * BLOCK + r), 4 * r * heads
         at_q, at_do, left = q + 4 * r * ld, do + 4 * r * C, rows - r  # from the diagonal on

@@ -2,7 +2,7 @@
 
 A block has rows, which are queries, and keys. It is causal: row r sees the first `before` + r + 1
 keys, all of them where `before` is at least their number. Its scores lie by rows forward, and by
-keys backward, in strips of MR keys. A vector of scores that are all masked is not computed; the
+keys backward, in strips of MR keys. Vectors that are masked for all of a tile are not computed; the
 weights of other masked pairs are set to 0. A product with 0 adds nothing to a sum, unless the other
 factor is infinity or NaN: then `plain_product` makes it, by loops over the pairs that are there,
 with the same bits for all that those don't reach.
@@ -20,7 +20,7 @@ from .tile import ADD, WRITE, add_pair, edge_tile, tile
 from .vector_math import FUSED, dot
 from .vector_rows import ROWS, gradient_rows, softmax_rows
 
-PIECE = 240  # columns of weights between two visits to a sum: a panel of B in the first cache (L1)
+PIECE = 240  # keys of a product between two visits to a sum: a panel of B in the first cache (L1)
 
 f32 = np.float32
 INFINITY_BITS = np.int32(0x7F800000)
@@ -101,7 +101,10 @@ def scores(S, stride, rows_a, keys_b, rows, keys, before, HS, bf16):
 
 @inlined
 def score_tile(S, stride, a, b, k, cols, bf16):
-    """Write a tile of scores: whole vectors, `cols` columns of them."""
+    """Write a tile of scores: its first `cols` columns, whole vectors, or NR, whichever is less.
+
+    b may point into a panel, where `cols` end with it.
+    """
     if cols < NR:
         edge_tile(bf16, S, stride, a, k, 1, b, k, WRITE, 0, MR, cols)
     else:
@@ -109,15 +112,19 @@ def score_tile(S, stride, a, b, k, cols, bf16):
 
 
 @plain
-def blind_rows(key, before, unit):
-    """Count the rows that see none of the keys from `key` on, in whole units."""
+def masked_rows(key, before, unit):
+    """Count the rows that see none of the keys from `key` on, down to a multiple of `unit`."""
     return max(0, (key - before) // unit * unit)
 
 
 @part
 def strip_scores(S, stride, keys_a, rows_b, rows, key, before, HS, bf16):
-    """Write S = keys rows^T, of the MR keys from `key` on, and rows that are packed over HS."""
-    k, row = words(HS, bf16), blind_rows(key, before, W)
+    """Write S = keys rows^T of the MR keys from `key` on, from the first vector that sees one on.
+
+    keys_a  those keys, from `take_rows`
+    rows_b  all rows, packed over HS
+    """
+    k, row = words(HS, bf16), masked_rows(key, before, W)
     while row < rows:
         skipped = row % NR
         to, b = S + 4 * row, rows_b + 4 * ((row - skipped) * k + skipped)
@@ -129,7 +136,7 @@ def strip_scores(S, stride, keys_a, rows_b, rows, key, before, HS, bf16):
 def product(c, ldc, weights, a_row, a_k, b, b_panel, rows, keys, before, HS, mode, bf16):
     """Write c = weights b, or add it: a row of c is a weighted sum of the rows of b that it sees.
 
-    weights     words; a_row, a_k from one row to the next, and from one key to the next
+    weights     words; a_row, a_k of them to the next row, and to the next word of keys
     b, b_panel  packed over its rows, and the words from one panel to the next
     """
     for p in range(-(-HS // NR)):
@@ -145,12 +152,12 @@ def product(c, ldc, weights, a_row, a_k, b, b_panel, rows, keys, before, HS, mod
 
 @part
 def strip_product(c, ldc, weights, stride, b, rows, key, before, HS, mode, bf16):
-    """Write c = weights b, or add it, for the MR keys from `key` on: sums over what sees them.
+    """Write c = weights b, or add it, for the MR keys from `key` on, over the rows that see them.
 
     weights  rows of words, `stride` from one to the next
     b        packed over its `rows` rows
     """
-    skipped = blind_rows(key, before, 1)
+    skipped = masked_rows(key, before, 1)
     first, k = words(skipped, bf16), words(rows - skipped, bf16)
     for p in range(-(-HS // NR)):
         at_b = b + 4 * (p * words(rows, bf16) + first) * NR
@@ -207,11 +214,11 @@ def gradient_strip(S, dP, stride, rows, key, before, scale, lse, D, pairs, bf16)
 
     S, dP   strips of the MR keys from `key` on
     lse, D  a float for each row
-    pairs   words of dS of two keys each, where words are pairs: see `gradient_rows`
+    pairs   where words are pairs, those of dS of two keys each, from key 0 on: see `gradient_rows`
     """
     unit = W * STEP if bf16 else W
-    begin, end = blind_rows(key, before, unit), up(rows, unit)
+    begin, end = masked_rows(key, before, unit), up(rows, unit)
     for r in range(0, MR, ROWS):
-        at, to = 4 * r * stride, pairs + 4 * (r // 2) * stride
+        at, to = 4 * r * stride, pairs + 4 * ((key + r) // 2) * stride
         first = key + r - before
         gradient_rows(S + at, dP + at, stride, first, begin, end, rows, scale, lse, D, to, bf16)

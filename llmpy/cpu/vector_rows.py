@@ -1,9 +1,9 @@
 """The softmax of attention and its derivative, in LLVM IR: some rows at a time, in whole vectors.
 
 The rows are those of a causal block of scores. For the softmax a row is a query, and sees its first
-columns, each following row one more. For the derivative it is a key, which all columns see but the
-first ones, one more of them in each following row. What is masked comes out as 0, whatever is
-there, NaN too. The exponential is one of base 2:
+columns, each following row one more. For the derivative a row is a key and columns are queries: the
+first row is seen from some column on, each following row from one column later. What is masked
+comes out as 0, whatever is there, NaN too. The exponential is one of base 2:
 
     2^y = 2^n 2^f,   n = y rounded,   f = y - n in [-1/2, 1/2]
 
@@ -248,24 +248,43 @@ def softmax_rows(S, stride, seen, end, factor, largest, sums, bf16):
 
 
 def gradient_rows_twin(S, dP, stride, first, begin, end, count, scale, lse, D, pairs, bf16=False):
-    columns, step, made = np.arange(begin, end), STEP if bf16 else 1, []
-    lse, D = floats_at(lse, end)[begin:], floats_at(D, end)[begin:]
+    columns, step, derived = np.arange(begin, end), STEP if bf16 else 1, []
+    shifts, means = floats_at(lse, end)[begin:], floats_at(D, end)[begin:]
     for i in range(ROWS):
         seen = (columns >= first + i) & (columns < count)
-        s, dp = (floats_at(x + 4 * (i * stride + begin), end - begin) for x in (S, dP))
-        p = np.where(seen, exp2_twin((s * np.float32(scale) - lse) * LOG2E), 0)
-        made.append(np.where(seen, p * (dp - D), 0))
-        for x, row in ((S, p), (dP, made[i])):
+        s, dp = (floats_at(x + 4 * (i * stride + begin), end - begin)[seen] for x in (S, dP))
+        p, ds = np.zeros((2, end - begin), np.float32)
+        p[seen] = exp2_twin((s * np.float32(scale) - shifts[seen]) * LOG2E)
+        ds[seen] = p[seen] * (dp - means[seen])
+        for x, row in ((S, p), (dP, ds)):
             words = words_twin(row, bf16)
             words_at(x + 4 * (i * stride + begin // step), words.size)[:] = words
+        derived.append(ds)
     if step == 2:
         for i in range(0, ROWS, 2):
-            words = words_twin(np.stack(made[i : i + 2], axis=-1), bf16)
+            words = words_twin(np.stack(derived[i : i + 2], axis=-1), bf16)
             words_at(pairs + 4 * (i // 2 * stride + begin), words.size)[:] = words.ravel()
 
 
 def gradient_rows_bf16_twin(*arguments):
     gradient_rows_twin(*arguments, bf16=True)
+
+
+def _emit_seen(builder, j, first, count):
+    """Emit which of W columns, from j on, are seen: those from `first` on, before `count`."""
+    columns = builder.add(splat(builder, builder.trunc(j, i32)), _integers(range(W)))
+    low, high = (splat(builder, builder.trunc(x, i32)) for x in (first, count))
+    return builder.and_(
+        builder.icmp_signed(">=", columns, low), builder.icmp_signed("<", columns, high)
+    )
+
+
+def _emit_words_of_two(builder, pairs, offsets, places, numbers):
+    """Emit the store of the words of two rows each, given `numbers` of each row at `places`."""
+    for i in range(0, ROWS, 2):
+        row = at(builder, pairs, offsets[i // 2])
+        for place, *two in zip(places, *numbers[i : i + 2], strict=True):
+            store(builder, emit_words_of_column(builder, two, True), at(builder, row, place))
 
 
 def _define_gradient_rows(twin, bf16):
@@ -279,51 +298,39 @@ def _define_gradient_rows(twin, bf16):
         offsets = [builder.mul(stride, ir.Constant(i64, i)) for i in range(ROWS)]
         scale = splat(builder, scale)
 
-        def derive(j, visible):
+        def derive(j, choose):
             places = [_moved(builder, j, half * W) for half in range(step)]
             shifts, means = ([load(builder, at(builder, x, k)) for k in places] for x in (lse, D))
-            made = []
+            derived = []
             for i, offset in enumerate(offsets):
-                p_row, dp_row = (at(builder, x, offset) for x in (S, dP))
-                powers, derived = [], []
+                p_row, dp_row, powers = at(builder, S, offset), at(builder, dP, offset), []
+                derived.append([])
                 for k, shift, mean in zip(places, shifts, means, strict=True):
                     x = builder.fmul(load(builder, at(builder, p_row, k)), scale)
                     y = builder.fmul(builder.fsub(x, shift), _same(float(LOG2E)))
                     p = _emit_exp2(builder, _emit_smaller(builder, _same(HIGHEST), y))
                     dp = builder.fsub(load(builder, at(builder, dp_row, k)), mean)
-                    powers.append(visible(i, k, p))
-                    derived.append(visible(i, k, builder.fmul(p, dp)))
+                    powers.append(choose(i, k, p))
+                    derived[i].append(choose(i, k, builder.fmul(p, dp)))
                 _emit_words(builder, powers, p_row, j, bf16)
-                _emit_words(builder, derived, dp_row, j, bf16)
-                made.append(derived)
+                _emit_words(builder, derived[i], dp_row, j, bf16)
             if step == 2:
-                for i in range(0, ROWS, 2):
-                    row = at(builder, pairs, offsets[i // 2])
-                    for k, *numbers in zip(places, *made[i : i + 2], strict=True):
-                        words = emit_words_of_column(builder, numbers, bf16)
-                        store(builder, words, at(builder, row, k))
+                _emit_words_of_two(builder, pairs, offsets, places, derived)
 
-        def masked(i, j, value):
-            """Emit the value where row i sees a column from j on, and 0 elsewhere."""
-            columns = builder.add(splat(builder, builder.trunc(j, i32)), _integers(range(W)))
-            low = splat(builder, builder.trunc(_moved(builder, first, i), i32))
-            high = splat(builder, builder.trunc(count, i32))
-            seen = builder.and_(
-                builder.icmp_signed(">=", columns, low), builder.icmp_signed("<", columns, high)
-            )
+        def where_seen(i, place, value):
+            seen = _emit_seen(builder, place, _moved(builder, first, i), count)
             return builder.select(seen, value, _same(0.0))
 
         def body(j, carried):
-            after = _moved(builder, j, step * W)
             all_seen = builder.and_(
                 builder.icmp_signed(">=", j, _moved(builder, first, ROWS - 1)),
-                builder.icmp_signed("<=", after, count),
+                builder.icmp_signed("<=", _moved(builder, j, step * W), count),
             )
             with builder.if_else(all_seen) as (plain, careful):
                 with plain:
-                    derive(j, lambda i, j, value: value)
+                    derive(j, lambda i, place, value: value)
                 with careful:
-                    derive(j, masked)
+                    derive(j, where_seen)
             return []
 
         _emit_loop(builder, begin, end, step * W, [], body)
@@ -345,13 +352,13 @@ gradient_rows_bf16 = _define_gradient_rows(gradient_rows_bf16_twin, True)
 def gradient_rows(S, dP, stride, first, begin, end, count, scale, lse, D, pairs, bf16):
     """Turn ROWS rows of scores s into words of P = e^(scale s - lse), those of dP into P (dP - D).
 
-    Words go over what they are made of, from the first of a row.
+    The word of column j goes to word j of its row, or to word j / 2 where words are pairs.
 
     S, dP, stride  the first rows; floats from one to the next
-    first          the first column that sees the first row, each following row one more
+    first          the column from which the first row is seen, perhaps negative
     begin, end     columns to make, multiples of W, of W words for bf16
     count          columns that are there; from it on, they come out as 0
-    lse, D         a float for each column; scale s is at most lse, but for rounding
+    lse, D         a float for each column up to `end`; scale s is at most lse, but for rounding
     pairs          where the words of dS of two rows each go, `stride` words apart, if words are
                    pairs: sums over the keys read them
     """

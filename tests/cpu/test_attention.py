@@ -11,14 +11,21 @@ import pytest
 from numba import config
 
 from llmpy import cpu, ops
-from llmpy.cpu import attention
+from llmpy.cpu import attention, attention_blocks, memory
 from llmpy.cpu.attention import BLOCK, ROW_BLOCK, block_of_piece, blocks_of_piece, pieces_of_head
-from llmpy.cpu.attention_blocks import PIECE
-from llmpy.cpu.simd import MR, NR, choose_tile
+from llmpy.cpu.attention_blocks import PIECE, up
+from llmpy.cpu.memory import alloc, data
+from llmpy.cpu.simd import MR, NR, W, choose_tile
 
 from ..check import close
 from ..op_cases import call, make_arrays
 from ..tolerances import tolerance_of
+from .entry import entry
+
+pack_rows, scores, strip_scores = (
+    entry(x)
+    for x in (attention_blocks.pack_rows, attention_blocks.scores, attention_blocks.strip_scores)
+)
 
 HS = 5
 LONG = PIECE + ROW_BLOCK + 3  # positions: several blocks of each kind, and of sums
@@ -29,10 +36,64 @@ EDGES = sorted(
 
 def test_blocks_are_whole_panels_on_all_machines():
     for features in ({"avx512f": True}, {"neon": True}, {}):
-        _, mr, vectors, _ = choose_tile(features)
-        nr = vectors * choose_tile(features)[0]
+        w, mr, vectors, _ = choose_tile(features)
+        nr = vectors * w
         assert ROW_BLOCK % mr == BLOCK % mr == BLOCK % nr == PIECE % ROW_BLOCK == 0
         assert ROW_BLOCK % 2 == 0  # pairs of bfloat16 begin with it
+    w, mr, _, pairs = choose_tile({"avx512f": True, "avx512bf16": True})
+    assert pairs
+    assert BLOCK % (2 * w) == 0  # whole vectors of pairs
+    assert mr % 4 == 0  # half of a strip's keys are whole pairs, too
+
+
+# ----------------------------------------------------------------------------------------------
+# scores
+
+
+@pytest.mark.parametrize("before", [0, MR, BLOCK])
+def test_scores_by_keys_without_masked_vectors(before, rng):
+    """They begin with the first vector that has a row which sees one of the keys."""
+    rows, keys = BLOCK - 5, up(BLOCK, MR)
+    q, k = (rng.standard_normal((count, HS), np.float32) for count in (rows, keys))
+    packed, S = alloc((BLOCK * HS,)), alloc((MR, BLOCK))
+    pack_rows(data(packed), data(q), HS, rows, HS, 0, 0)
+    for key in range(0, rows, MR):
+        S[:] = np.nan
+        at = data(k) + 4 * key * HS
+        strip_scores(data(S), BLOCK, at, data(packed), rows, key, before, HS, 0)
+        first = max(0, (key - before) // W * W)
+        assert np.isnan(S[:, :first]).all()
+        np.testing.assert_allclose(S[:, first:rows], k[key : key + MR] @ q[first:].T, atol=1e-5)
+
+
+@pytest.mark.parametrize("before", [0, ROW_BLOCK])
+def test_scores_by_rows_without_masked_vectors(before, rng):
+    """They end with the last vector that has a key which a row of the tile sees."""
+    rows, keys = ROW_BLOCK - 5, before + ROW_BLOCK - 5
+    stride = up(before + ROW_BLOCK + MR, NR)
+    q, k = (rng.standard_normal((count, HS), np.float32) for count in (up(rows, MR), keys))
+    packed, S = alloc((up(keys, NR) * HS,)), alloc((up(rows, MR), stride))
+    S[:] = np.nan
+    pack_rows(data(packed), data(k), HS, keys, HS, 0, 0)
+    scores(data(S), stride, data(q), data(packed), rows, keys, before, HS, 0)
+    for row in range(0, rows, MR):
+        tile, end = S[row : row + MR], up(before + row + MR, W)
+        assert np.isnan(tile[:, end:]).all()
+        want = q[row : row + MR] @ k[:end].T
+        np.testing.assert_allclose(tile[:, : min(end, keys)], want, atol=1e-5)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("name", ["attention_forward", "attention_backward"])
+def test_stale_scratch_reaches_nothing(name, bf16, rng):
+    for T in (1, 13, BLOCK - 1, BLOCK + 1, LONG):
+        arrays = inputs(name, T, bf16, rng)
+        want = run(cpu, name, arrays, bf16)
+        for use, (kept, _) in vars(memory._scratch).items():
+            if use.startswith("attention"):
+                kept[:] = np.nan
+        got = run(cpu, name, arrays, bf16)
+        assert all(got[x].tobytes() == want[x].tobytes() for x in want), T
 
 
 # ----------------------------------------------------------------------------------------------

@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-PRETEND = """
+
+def pretend(**features):
+    """Give code that takes the machine for one with these features."""
+    return f"""
 import llvmlite.binding
 ask = llvmlite.binding.get_host_cpu_features
 
@@ -21,10 +24,13 @@ class Features(dict):
     def flatten(self):  # what Numba compiles for
         return ask().flatten()
 
-llvmlite.binding.get_host_cpu_features = lambda: Features(avx512f=True, avx512bf16=True)
+llvmlite.binding.get_host_cpu_features = lambda: Features({features})
 from llmpy.cpu import simd
-assert simd.PAIRS and simd.W == 16
+assert simd.choose_tile({features}) == (simd.W, simd.MR, simd.NV, simd.PAIRS)
 """
+
+
+PRETEND = pretend(avx512f=True, avx512bf16=True)
 
 # the instructions: each lane of two products, the first number's and then the second's; and what
 # rounds two vectors
@@ -132,7 +138,7 @@ from tests.cpu import test_attention as tests
 
 tests.LONG, tests.EDGES, rng = ROW_BLOCK + 3, [0, 7, ROW_BLOCK - 2], np.random.default_rng({seed})
 tests.test_later_positions_reach_nothing_forward(2, np.nan, True, rng)
-for what in ("value", "dout"):
+for what in ("query", "key", "value", "dout"):
     tests.test_only_pairs_reach_each_other_backward(what, np.inf, True, rng)
 """
 

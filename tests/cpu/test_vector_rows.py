@@ -49,16 +49,26 @@ def softmax(run, scores, seen, end, factor):
     return S[:, :end], largest, sums
 
 
-def gradient(run, scores, dP, where, scale, lse, D):
-    """Give P, dS and pairs from `begin` on; check that nothing else is touched."""
+def gradient(run, scores, dP, where, scale, lse, D, step=1):
+    """Give P and dS of the columns to make, and `pairs`; check that nothing else is touched.
+
+    step  numbers in a word that is made
+    """
     _, begin, end, _ = where
-    S, dS, pairs, lse, D = map(rows_of, (scores, dP, scores, lse, D))
-    arguments = *where, np.float32(scale), data(lse), data(D), data(pairs)
+    arrays = [rows_of(x) for x in (scores, dP, scores)]
+    shifts, means = rows_of(lse), rows_of(D)
+    S, dS, pairs = arrays
+    arguments = *where, np.float32(scale), data(shifts), data(means), data(pairs)
     run(data(S), data(dS), S.shape[1], *arguments)
-    for got, before in ((S, scores), (dS, dP), (pairs, scores)):
-        for outside in (slice(begin // STEP), slice(end, None)):
-            assert np.array_equal(got[:, outside], before[:, outside], equal_nan=True)
-    return S, dS, pairs
+    made = np.s_[:, begin // step : end // step]
+    made_pairs = np.s_[: ROWS // 2 if step == 2 else 0, begin:end]
+    for got, before, inside in zip(
+        arrays, (scores, dP, scores), (made, made, made_pairs), strict=True
+    ):
+        outside = np.ones(got.shape, bool)
+        outside[inside] = False
+        assert np.array_equal(got[outside], before[outside], equal_nan=True)
+    return S[made], dS[made], pairs[made_pairs]
 
 
 def causal(rng, seen, end):
@@ -118,6 +128,7 @@ V = STEP * W
 WHERE = [
     (-90, 0, 2 * V, 2 * V), (-ROWS, 0, V, V - 1), (0, 0, 2 * V, 2 * V), (V + 3, V, 4 * V, 4 * V),
     (2 * V - 1, V, 3 * V, 2 * V + 2), (1, 0, V, 3), (V - ROWS + 1, 0, 2 * V, 2 * V - 1),
+    (V - ROWS + 1, 0, 2 * V, 2 * V), (V - ROWS + 2, 0, 2 * V, 2 * V),
 ]  # fmt: skip
 
 
@@ -140,16 +151,16 @@ def test_gradient_rows(rng, where):
     *case, visible = gradient_case(rng, where)
     scores, dP, lse, D = case
     visible = visible[:, begin:end]
-    with np.errstate(invalid="ignore", over="ignore"):
-        got = gradient(run_gradient, scores, dP, where, 0.37, lse, D)
-        twin = gradient(vector_rows.gradient_rows_twin, scores, dP, where, 0.37, lse, D)
-        scores, dP, lse, D = (x[..., begin:end].astype(float) for x in (scores, dP, lse, D))
-        P = np.where(visible, np.exp(scores * np.float32(0.37).astype(float) - lse), 0)
-        dS = np.where(visible, P * (dP - D), 0)
+    got = gradient(run_gradient, scores, dP, where, 0.37, lse, D)
+    twin = gradient(vector_rows.gradient_rows_twin, scores, dP, where, 0.37, lse, D)
+    scores, dP, lse, D = (
+        np.where(visible, x[..., begin:end], 0).astype(float) for x in (scores, dP, lse, D)
+    )
+    P = np.where(visible, np.exp(scores * np.float32(0.37).astype(float) - lse), 0)
     for p, ds, _ in (got, twin):
-        np.testing.assert_allclose(p[:, begin:end], P, rtol=5e-6)  # of an argument near 30, rounded
-        np.testing.assert_allclose(ds[:, begin:end], dS, rtol=5e-6, atol=1e-20)
-    np.testing.assert_allclose(got[0][:, begin:end], twin[0][:, begin:end], rtol=2e-7)
+        np.testing.assert_allclose(p, P, rtol=5e-6)  # of an argument near 30, rounded
+        np.testing.assert_allclose(ds, P * (dP - D), rtol=5e-6, atol=1e-20)
+    np.testing.assert_allclose(got[0], twin[0], rtol=2e-7)
 
 
 @pytest.mark.parametrize("value", [None, np.nan, np.inf])
@@ -163,20 +174,18 @@ def test_gradient_rows(rng, where):
 @pytest.mark.parametrize("where", WHERE)
 def test_gradient_rows_as_words(rng, run, exactly, where, value):
     """The words of what comes without rounding: along the rows, and of dS of two rows each."""
-    _, begin, end, count = where
     scores, dP, lse, D, _ = gradient_case(rng, where)
+    count = where[-1]
     if value is not None:
         scores[1, count - 1] = value
     with np.errstate(invalid="ignore", over="ignore"):
         *want, _ = gradient(exactly, scores, dP, where, 0.37, lse, D)
-        *got, pairs = gradient(run, scores, dP, where, 0.37, lse, D)
+        *got, pairs = gradient(run, scores, dP, where, 0.37, lse, D, STEP)
     for found, floats in zip(got, want, strict=True):
-        words = words_twin(floats[:, begin:end], True)
-        np.testing.assert_array_equal(found[:, begin // STEP : end // STEP].view(np.uint32), words)
+        np.testing.assert_array_equal(found.view(np.uint32), words_twin(floats, True))
     if STEP == 2:
-        two = np.swapaxes(want[1][:, begin:end].reshape(ROWS // 2, 2, -1), 1, 2)
-        made = pairs[: ROWS // 2, begin:end].view(np.uint32)
-        np.testing.assert_array_equal(made, words_twin(two, True)[..., 0])
+        two = np.swapaxes(want[1].reshape(ROWS // 2, 2, -1), 1, 2)
+        np.testing.assert_array_equal(pairs.view(np.uint32), words_twin(two, True)[..., 0])
 
 
 def powers_of_two(run, y):
