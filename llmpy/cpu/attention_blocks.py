@@ -16,7 +16,7 @@ import numpy as np
 from .jit import inlined, part, plain
 from .packing import STEP, copy_rows, pack_panel, word, words
 from .simd import MR, NR, PAIRS, W, bits_of_float, floats
-from .tile import ADD, WRITE, add_pair, edge_tile, tile
+from .tile import ADD, WRITE, add_pair, narrow_tile, tile
 from .vector_math import FUSED, dot
 from .vector_rows import ROWS, gradient_rows, softmax_rows
 
@@ -101,12 +101,9 @@ def scores(S, stride, rows_a, keys_b, rows, keys, before, HS, bf16):
 
 @inlined
 def score_tile(S, stride, a, b, k, cols, bf16):
-    """Write a tile of scores: its first `cols` columns, whole vectors, or NR, whichever is less.
-
-    b may point into a panel, where `cols` end with it.
-    """
+    """Write a tile of scores: its first `cols` columns, whole vectors, or NR, whichever is less."""
     if cols < NR:
-        edge_tile(bf16, S, stride, a, k, 1, b, k, WRITE, 0, MR, cols)
+        narrow_tile(bf16, S, stride, a, k, 1, b, k, WRITE, 0, cols)
     else:
         tile(bf16, S, stride, a, k, 1, b, k, WRITE, 0)
 
@@ -218,7 +215,5 @@ def gradient_strip(S, dP, stride, rows, key, before, scale, lse, D, pairs, bf16)
     """
     unit = W * STEP if bf16 else W
     begin, end = masked_rows(key, before, unit), up(rows, unit)
-    for r in range(0, MR, ROWS):
-        at, to = 4 * r * stride, pairs + 4 * ((key + r) // 2) * stride
-        first = key + r - before
-        gradient_rows(S + at, dP + at, stride, first, begin, end, rows, scale, lse, D, to, bf16)
+    first, at = key - before, pairs + 4 * (key // 2) * stride
+    gradient_rows(S, dP, stride, first, begin, end, rows, scale, lse, D, at, bf16)

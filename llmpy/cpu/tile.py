@@ -49,13 +49,13 @@ WRITE, ADD, BIAS = 0, 1, 2  # what a tile does to c: c = ab, c += ab, c = ab + b
 
 def edge_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols, pairs=False):
     """Multiply `rows` rows of A by `cols` columns of a panel of B, in float32, k in order."""
-    B = words_at(b, k * NR).reshape(k, NR)
+    B = [words_at(b + 4 * n * NR, cols) for n in range(k)]
     A = np.array(
         [[words_at(a + 4 * (i * a_row + n * a_k), 1)[0] for i in range(rows)] for n in range(k)],
         np.uint32,
     )
     total = np.zeros((rows, cols), np.float32)
-    for x, y in zip(A, B[:, :cols], strict=True):
+    for x, y in zip(A, B, strict=True):
         for p, q in _floats_of_words(x, y, pairs):
             # the product of two floats is exact in float64: one rounding, nearly always an fma's
             total = (np.outer(p.astype(np.float64), q) + total).astype(np.float32)
@@ -93,6 +93,14 @@ def tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias):
 
 def pair_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias):
     edge_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, MR, NR, pairs=True)
+
+
+def narrow_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, cols):
+    edge_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, MR, cols)
+
+
+def pair_narrow_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, cols):
+    edge_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, MR, cols, pairs=True)
 
 
 def pair_edge_tile_twin(c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols):
@@ -223,6 +231,20 @@ def emit_edge_tile(builder, args, pairs=False):
     builder.position_at_end(end)
 
 
+def emit_narrow_tile(builder, args, pairs=False):
+    """Emit a tile for each number of whole vectors below NV, and the choice among them."""
+    *args, cols = args
+    end = builder.append_basic_block("narrow_end")
+    switch = builder.switch(cols, end)
+    for vectors in range(1, NV):
+        block = builder.append_basic_block("narrow")
+        switch.add_case(ir.Constant(i64, vectors * W), block)
+        builder.position_at_end(block)
+        emit_tile(builder, args, MR, vectors, None, pairs)
+        builder.branch(end)
+    builder.position_at_end(end)
+
+
 def _define(twin, emit, **how):
     """Define the intrinsic for a twin: all of its arguments are integers."""
 
@@ -233,17 +255,22 @@ def _define(twin, emit, **how):
     def whole(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias):
         return types.void(*[types.intp] * 9), codegen
 
+    def narrow(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias, cols):
+        return types.void(*[types.intp] * 10), codegen
+
     def edge(typingctx, c, ldc, a, a_row, a_k, b, k, mode, bias, rows, cols):
         return types.void(*[types.intp] * 11), codegen
 
-    typing = edge if emit is emit_edge_tile else whole
+    typing = {emit_tile: whole, emit_narrow_tile: narrow, emit_edge_tile: edge}[emit]
     typing.__name__ = twin.__name__.removesuffix("_twin")
     return with_twin(twin)(typing)
 
 
 float_tile = _define(tile_twin, emit_tile)
+float_narrow_tile = _define(narrow_tile_twin, emit_narrow_tile)
 float_edge_tile = _define(edge_tile_twin, emit_edge_tile)
 pair_tile = _define(pair_tile_twin, emit_tile, pairs=True)
+pair_narrow_tile = _define(pair_narrow_tile_twin, emit_narrow_tile, pairs=True)
 pair_edge_tile = _define(pair_edge_tile_twin, emit_edge_tile, pairs=True)
 
 
@@ -275,6 +302,18 @@ def tile(bf16, c, ldc, a, a_row, a_k, b, k, mode, bias):
         pair_tile(c, ldc, a, a_row, a_k, b, k, mode, bias)
     else:
         float_tile(c, ldc, a, a_row, a_k, b, k, mode, bias)
+
+
+@part
+def narrow_tile(bf16, c, ldc, a, a_row, a_k, b, k, mode, bias, cols):
+    """Do what `tile` does for the first `cols` columns, whole vectors, fewer than NR.
+
+    Less code than `edge_tile`, which takes long to compile. b may point at a vector of a panel.
+    """
+    if PAIRS and bf16:
+        pair_narrow_tile(c, ldc, a, a_row, a_k, b, k, mode, bias, cols)
+    else:
+        float_narrow_tile(c, ldc, a, a_row, a_k, b, k, mode, bias, cols)
 
 
 @part

@@ -42,8 +42,8 @@ def test_blocks_are_whole_panels_on_all_machines():
         assert ROW_BLOCK % 2 == 0  # pairs of bfloat16 begin with it
     w, mr, _, pairs = choose_tile({"avx512f": True, "avx512bf16": True})
     assert pairs
-    assert BLOCK % (2 * w) == 0  # whole vectors of pairs
-    assert mr % 4 == 0  # half of a strip's keys are whole pairs, too
+    assert BLOCK % (2 * w) == 0  # whole pairs of vectors
+    assert mr % 2 == 0  # so are the keys of a strip
 
 
 # ----------------------------------------------------------------------------------------------

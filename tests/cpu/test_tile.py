@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from llmpy.cpu.memory import alloc, data
-from llmpy.cpu.simd import MR, NR
+from llmpy.cpu.simd import MR, NR, W
 from llmpy.cpu.tile import (
     ADD,
     BIAS,
     WRITE,
     edge_tile,
     edge_tile_twin,
+    narrow_tile,
+    narrow_tile_twin,
     pair_edge_tile_twin,
     pair_tile_twin,
     tile,
@@ -19,7 +21,7 @@ from llmpy.cpu.tile import (
 
 from .entry import entry
 
-run_tile, run_edge_tile = entry(tile), entry(edge_tile)
+run_tile, run_narrow_tile, run_edge_tile = map(entry, (tile, narrow_tile, edge_tile))
 
 
 def normal(rng, *shape):
@@ -60,6 +62,28 @@ def test_edges_have_the_bits_of_the_whole_and_touch_nothing_else(rng, mode):
             if cols in (1, NR - 1):
                 edge_tile_twin(data(twin), ld, data(a), k, 1, data(b), *sizes)
                 np.testing.assert_allclose(twin, got, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("bf16", [0, 1])
+@pytest.mark.parametrize("mode", [WRITE, ADD, BIAS])
+def test_vectors_of_a_panel_have_the_bits_of_the_whole(rng, mode, bf16):
+    """A narrow tile at the start of a panel, or at its end."""
+    k, ld = 9, NR + 3
+    a, b, bias, start = normal(rng, MR, k), normal(rng, k, NR), normal(rng, NR), normal(rng, MR, ld)
+    whole = start.copy()
+    run_tile(bf16, data(whole), ld, data(a), k, 1, data(b), k, mode, data(bias))
+    for cols in range(W, NR, W):
+        for first in (0, NR - cols):
+            inside, got, twin = np.s_[:, first : first + cols], start.copy(), start.copy()
+            at_b, at_bias = data(b) + 4 * first, data(bias) + 4 * first
+            sizes = (ld, data(a), k, 1, at_b, k, mode, at_bias, cols)
+            run_narrow_tile(bf16, data(got) + 4 * first, *sizes)
+            np.testing.assert_array_equal(got[inside], whole[inside])
+            got[inside] = start[inside]
+            np.testing.assert_array_equal(got, start)
+            if not bf16:
+                narrow_tile_twin(data(twin) + 4 * first, *sizes)
+                np.testing.assert_allclose(twin[inside], whole[inside], rtol=0, atol=1e-5)
 
 
 def test_tile_takes_rows_as_they_lie(rng):

@@ -8,7 +8,7 @@ from llmpy.cpu import vector_rows
 from llmpy.cpu.attention_blocks import up
 from llmpy.cpu.memory import alloc, data
 from llmpy.cpu.packing import STEP, words_twin
-from llmpy.cpu.simd import W
+from llmpy.cpu.simd import MR, W
 from llmpy.cpu.vector_rows import ROWS
 
 AROUND = 5  # floats behind each row, which stay as they are
@@ -61,7 +61,7 @@ def gradient(run, scores, dP, where, scale, lse, D, step=1):
     arguments = *where, np.float32(scale), data(shifts), data(means), data(pairs)
     run(data(S), data(dS), S.shape[1], *arguments)
     made = np.s_[:, begin // step : end // step]
-    made_pairs = np.s_[: ROWS // 2 if step == 2 else 0, begin:end]
+    made_pairs = np.s_[: MR // 2 if step == 2 else 0, begin:end]
     for got, before, inside in zip(
         arrays, (scores, dP, scores), (made, made, made_pairs), strict=True
     ):
@@ -126,17 +126,17 @@ def test_softmax_rows_as_words(rng, run, exactly, seen, end, value):
 # all, or the first vectors a part, or the last ones aren't there, or no column sees the last rows
 V = STEP * W
 WHERE = [
-    (-90, 0, 2 * V, 2 * V), (-ROWS, 0, V, V - 1), (0, 0, 2 * V, 2 * V), (V + 3, V, 4 * V, 4 * V),
-    (2 * V - 1, V, 3 * V, 2 * V + 2), (1, 0, V, 3), (V - ROWS + 1, 0, 2 * V, 2 * V - 1),
-    (V - ROWS + 1, 0, 2 * V, 2 * V), (V - ROWS + 2, 0, 2 * V, 2 * V),
+    (-90, 0, 2 * V, 2 * V), (-MR, 0, V, V - 1), (0, 0, 2 * V, 2 * V), (V + 3, V, 4 * V, 4 * V),
+    (2 * V - 1, V, 3 * V, 2 * V + 2), (1, 0, V, 3), (V - MR + 1, 0, 2 * V, 2 * V - 1),
+    (V - MR + 1, 0, 2 * V, 2 * V), (V - MR + 2, 0, 2 * V, 2 * V),
 ]  # fmt: skip
 
 
 def gradient_case(rng, where):
     """Draw scores, dP, lse and D; what no column sees is anything."""
     first, _, end, count = where
-    columns, shape = np.arange(end + AROUND), (ROWS, end + AROUND)
-    visible = (columns >= first + np.arange(ROWS)[:, None]) & (columns < count)
+    columns, shape = np.arange(end + AROUND), (MR, end + AROUND)
+    visible = (columns >= first + np.arange(MR)[:, None]) & (columns < count)
     anything = rng.choice([np.nan, np.inf, -np.inf, 1e30], shape)
     scores = np.where(visible, 3 * rng.standard_normal(shape), anything).astype(np.float32)
     dP = np.where(visible, rng.standard_normal(shape), anything).astype(np.float32)
@@ -184,7 +184,7 @@ def test_gradient_rows_as_words(rng, run, exactly, where, value):
     for found, floats in zip(got, want, strict=True):
         np.testing.assert_array_equal(found.view(np.uint32), words_twin(floats, True))
     if STEP == 2:
-        two = np.swapaxes(want[1].reshape(ROWS // 2, 2, -1), 1, 2)
+        two = np.swapaxes(want[1].reshape(MR // 2, 2, -1), 1, 2)
         np.testing.assert_array_equal(pairs.view(np.uint32), words_twin(two, True)[..., 0])
 
 
@@ -231,11 +231,11 @@ def test_not_finite_scores(run):
 
 @pytest.mark.parametrize("run", [run_gradient, vector_rows.gradient_rows_twin])
 def test_ends_of_the_gradient(run):
-    scores = np.zeros((ROWS, W), np.float32)
+    scores = np.zeros((MR, W), np.float32)
     scores[:, 1:4] = 1e4, -1e4, np.nan
     dP = np.ones_like(scores)
     with np.errstate(over="ignore"):
-        made = gradient(run, scores, dP, (-ROWS, 0, W, W), 1, np.zeros(W), np.zeros(W))
+        made = gradient(run, scores, dP, (-MR, 0, W, W), 1, np.zeros(W), np.zeros(W))
     want = [1, np.inf, 0, np.nan, *[1] * (W - 4)]
     for row in (*made[0], *made[1]):
         np.testing.assert_array_equal(row, want)
