@@ -5,8 +5,8 @@
 
 Each run is a process of its own; llmpy and its peers take turns. What was measured is kept in
 docs/performance.jsonl, a line a run, so that the same command goes on where it was cut. --quick
-took 35 minutes for three of its five turns on two cores; without it, hours. --render writes page
-and picture anew from that file, and measures nothing. Needs llmpy's extra `plot`.
+took 64 minutes on two cores; without it, hours. --render writes page and picture anew from that
+file, and measures nothing. Needs llmpy's extra `plot`.
 """
 
 import argparse
