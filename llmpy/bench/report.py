@@ -141,6 +141,15 @@ def _number(value: float | None, digits: int = 0) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def doubt(result: Result) -> str:
+    """Say that the machine can do more than was measured: a step took less than its floor."""
+    return (
+        f"{result.workload} {result.dtype}: a step took {result.min_s:.4f} s, less than the floor"
+        f" of {result.floor_s:.4f} s: the machine had other work when its limits were measured."
+        " Measure again without it."
+    )
+
+
 def profile_table(result: Result) -> str:
     """Lay the profile of a result out, for people; empty without one."""
     profile = result.profile

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..bench import Bench
 from ..bench.peer import Peer, find_peers
-from ..bench.report import Result, limits_line, profile_table, table
+from ..bench.report import Result, doubt, limits_line, profile_table, table
 from ..bench.workloads import WORKLOADS, check_workload
 from ..config import BenchConfig, DeviceConfig
 from ..console import note, write
@@ -51,6 +51,8 @@ def run(values: Mapping[str, Any]) -> int:
             file.write(as_json(results))
     write(table(results))
     for result in results:
+        if result.min_s < result.floor_s:
+            note(doubt(result))
         if result.profile is not None:
             write("\n" + profile_table(result))
     return 0

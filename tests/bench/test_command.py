@@ -58,6 +58,18 @@ def test_json_is_a_list_of_objects(tmp_path, monkeypatch, capfd, measured):
     assert capfd.readouterr().out == line + table([WITH_PEER])
 
 
+@pytest.mark.parametrize(("floor", "doubtful"), [(0.0119, False), (0.0121, True)])
+def test_a_step_below_its_floor_is_told(floor, doubtful, monkeypatch, capfd, measured):
+    result = dataclasses.replace(RESULT, floor_s=floor)
+    monkeypatch.setattr(Bench, "result", lambda self, *args, profile: result)
+    assert main(["bench", "--workload", "baby", "--backend", "numpy"]) == 0
+    told = (
+        "baby float32: a step took 0.0120 s, less than the floor of 0.0121 s: the machine had other"
+        " work when its limits were measured. Measure again without it."
+    )
+    assert (told in capfd.readouterr().err.splitlines()) == doubtful
+
+
 def test_what_was_not_asked_for_is_null_in_json(tmp_path, monkeypatch, capfd, measured):
     monkeypatch.setattr(Bench, "result", lambda self, *args, profile: RESULT)
     path = tmp_path / "r.json"
