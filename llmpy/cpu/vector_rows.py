@@ -12,6 +12,8 @@ within 1 ulp; 0 below -126.5, where it is no normal number; infinity from 128 on
 Addresses are integers (bytes), strides and sizes count floats. Twins as in simd.py.
 """
 
+from functools import partial
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -279,6 +281,19 @@ def _emit_seen(builder, j, first, count):
     )
 
 
+def _emit_gradient(builder, p_row, dp_row, places, scale, shifts, means, choose):
+    """Emit P and dS of a row at some places; choose(place, value) leaves out what is masked."""
+    powers, derived = [], []
+    for k, shift, mean in zip(places, shifts, means, strict=True):
+        x = builder.fmul(load(builder, at(builder, p_row, k)), scale)
+        y = builder.fmul(builder.fsub(x, shift), _same(float(LOG2E)))
+        p = _emit_exp2(builder, _emit_smaller(builder, _same(HIGHEST), y))
+        dp = builder.fsub(load(builder, at(builder, dp_row, k)), mean)
+        powers.append(choose(k, p))
+        derived.append(choose(k, builder.fmul(p, dp)))
+    return powers, derived
+
+
 def _define_gradient_rows(twin, bf16):
     step = STEP if bf16 else 1
 
@@ -289,30 +304,20 @@ def _define_gradient_rows(twin, bf16):
         )
         scale = splat(builder, scale)
 
-        def derive_row(i, places, shifts, means, choose):
-            """Emit row i of P and dS at some places; give the numbers of dS."""
-            p_row, dp_row = (at(builder, x, builder.mul(stride, i)) for x in (S, dP))
-            powers, derived = [], []
-            for k, shift, mean in zip(places, shifts, means, strict=True):
-                x = builder.fmul(load(builder, at(builder, p_row, k)), scale)
-                y = builder.fmul(builder.fsub(x, shift), _same(float(LOG2E)))
-                p = _emit_exp2(builder, _emit_smaller(builder, _same(HIGHEST), y))
-                dp = builder.fsub(load(builder, at(builder, dp_row, k)), mean)
-                powers.append(choose(i, k, p))
-                derived.append(choose(i, k, builder.fmul(p, dp)))
-            for row, numbers in ((p_row, powers), (dp_row, derived)):
-                _emit_words(builder, numbers, row, places[0], bf16)
-            return derived
-
         def derive(j, choose):
             places = [_moved(builder, j, half * W) for half in range(step)]
             shifts, means = ([load(builder, at(builder, x, k)) for k in places] for x in (lse, D))
 
             def two_rows(i, carried):  # a loop, to be compiled in a third of the time
-                made = [
-                    derive_row(row, places, shifts, means, choose)
-                    for row in (i, _moved(builder, i, 1))
-                ]
+                made = []
+                for row in (i, _moved(builder, i, 1)):
+                    rows = [at(builder, x, builder.mul(stride, row)) for x in (S, dP)]
+                    numbers = _emit_gradient(
+                        builder, *rows, places, scale, shifts, means, partial(choose, row)
+                    )
+                    for to, values in zip(rows, numbers, strict=True):
+                        _emit_words(builder, values, to, j, bf16)
+                    made.append(numbers[1])
                 if step == 2:
                     row = builder.udiv(builder.mul(stride, i), ir.Constant(i64, 2))
                     for k, *two in zip(places, *made, strict=True):
