@@ -142,11 +142,11 @@ def _number(value: float | None, digits: int = 0) -> str:
 
 
 def doubt(result: Result) -> str:
-    """Say that the machine can do more than was measured: a step took less than its floor."""
+    """Say that the limits were measured too low: a step took less than its floor."""
     return (
         f"{result.workload} {result.dtype}: a step took {result.min_s:.4f} s, less than the floor"
-        f" of {result.floor_s:.4f} s: the machine had other work when its limits were measured."
-        " Measure again without it."
+        f" of {result.floor_s:.4f} s: the limits were measured too low, most likely beside other"
+        " work. Measure again without it."
     )
 
 
