@@ -64,8 +64,8 @@ def test_a_step_below_its_floor_is_told(floor, doubtful, monkeypatch, capfd, mea
     monkeypatch.setattr(Bench, "result", lambda self, *args, profile: result)
     assert main(["bench", "--workload", "baby", "--backend", "numpy"]) == 0
     told = (
-        "baby float32: a step took 0.0120 s, less than the floor of 0.0121 s: the limits were measured"
-        " too low, most likely beside other work. Measure again without it."
+        "baby float32: a step took 0.0120 s, less than the floor of 0.0121 s: the limits were"
+        " measured too low, most likely beside other work. Measure again without it."
     )
     assert (told in capfd.readouterr().err.splitlines()) == doubtful
 
